@@ -1,0 +1,1 @@
+"""Where models should run: proposals computed from demand and capacity. Arrives after the foundation."""

@@ -1,0 +1,216 @@
+"""The views of the fabric: fleet, replicas, models, and who may be routed to. Derived, never stored.
+
+A `Snapshot` answers every question about one state of the replica; `Views` keeps the last one until the
+replica changes or a membership expires.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from registry.chain import Excluded, Filter, sift
+from registry.charter import Grant
+from registry.ids import key_id
+from registry.kinds import Node, Offer
+from registry.kinds import Replica as ReplicaBody
+from registry.lifecycle import Rank
+from registry.record import Record
+from registry.replica import Replica
+from registry.suspicion import Sighting, is_hub, suspects
+from registry.validity import Standing, standing
+
+
+class NodeRow(NamedTuple):
+    """One node as anybody sees it."""
+
+    id: str
+    name: str  # host@provider
+    key: bytes
+    run: int
+    rank: Rank
+    suspect: bool
+    draining: bool
+    is_hub: bool
+    grant: Grant
+    record: Record
+    node: Node
+
+
+class ReplicaRow(NamedTuple):
+    """One run of an engine, with the node it runs on (None: that node is not known or not entitled)."""
+
+    id: str
+    node: NodeRow | None
+    rank: Rank
+    record: Record
+    replica: ReplicaBody
+
+    @property
+    def session(self) -> str:
+        """The name of the session for people: host@provider/run."""
+        return f"{self.node.name}/{self.node.run}" if self.node else self.id
+
+
+class ModelState(StrEnum):
+    """How a model is served."""
+
+    UP = "UP"
+    DEGRADED = "DEGRADED"
+    WAKING = "WAKING"
+    DOWN = "DOWN"
+
+
+class ModelRow(NamedTuple):
+    """One model: its state and n of m, routable of wanted replicas."""
+
+    id: str
+    state: ModelState
+    routable: int
+    wanted: int
+    offer: Offer
+
+
+def _not_entitled(row: ReplicaRow) -> str | None:
+    if row.node is None:
+        return "its node is not a member of this fabric"
+    return None if "worker" in row.node.grant.roles else "its membership does not say worker"
+
+
+def _ghost(row: ReplicaRow) -> str | None:
+    if row.node is not None and row.node.run != row.replica.node_run:
+        return "it belongs to an earlier run of its node"
+    return None
+
+
+def _node_not_serving(row: ReplicaRow) -> str | None:
+    if row.node is None or row.node.rank is Rank.SERVING:
+        return None
+    return f"its node is {row.node.rank.name}"
+
+
+def _suspect(row: ReplicaRow) -> str | None:
+    return "its node cannot be reached" if row.node and row.node.suspect else None
+
+
+def _draining(row: ReplicaRow) -> str | None:
+    return "draining" if row.replica.draining or (row.node and row.node.draining) else None
+
+
+def _not_serving(row: ReplicaRow) -> str | None:
+    if row.rank is Rank.SERVING:
+        return None
+    return f"{row.rank.name}: {row.replica.phase}" if row.replica.phase else row.rank.name
+
+
+RECORD_FILTERS: tuple[Filter[ReplicaRow], ...] = (
+    Filter("registry", _not_entitled),
+    Filter("sessions", _ghost),
+    Filter("node", _node_not_serving),
+    Filter("suspect", _suspect),
+    Filter("draining", _draining),
+    Filter("state", _not_serving),
+)
+
+
+class Snapshot(NamedTuple):
+    """Every view of one state of the replica."""
+
+    standing: Standing
+    nodes: dict[str, NodeRow]
+    replicas: dict[str, ReplicaRow]
+    routable: dict[str, tuple[ReplicaRow, ...]]  # by model id
+    excluded: dict[str, tuple[Excluded[ReplicaRow], ...]]  # by model id, for `why`
+    models: dict[str, ModelRow]
+
+
+def snapshot(replica: Replica, fabric_id: bytes, now_fabric: float) -> Snapshot:
+    """Derive every view."""
+    verdict = standing(replica, fabric_id, now_fabric)
+    nodes = _fleet(replica, verdict)
+    replicas = _replicas(replica, nodes)
+    by_model: dict[str, list[ReplicaRow]] = {}
+    for row in replicas.values():
+        for offer in row.replica.models:
+            by_model.setdefault(offer.id, []).append(row)
+    routable: dict[str, tuple[ReplicaRow, ...]] = {}
+    excluded: dict[str, tuple[Excluded[ReplicaRow], ...]] = {}
+    for model, rows in by_model.items():
+        routable[model], excluded[model] = sift(rows, RECORD_FILTERS)
+    described = (_model(model, rows, len(routable[model])) for model, rows in sorted(by_model.items()))
+    models = {each.id: each for each in described if each is not None}
+    return Snapshot(verdict, nodes, replicas, routable, excluded, models)
+
+
+def _fleet(replica: Replica, verdict: Standing) -> dict[str, NodeRow]:
+    sightings = {
+        record.key.id: Sighting(record, body)
+        for record, body in replica.of_kind("node")
+        if isinstance(body, Node) and record.key.id in verdict.grants
+    }
+    lost = suspects(replica, sightings)
+    return {name: _node(name, seen, verdict.grants[name], name in lost) for name, seen in sightings.items()}
+
+
+def _node(name: str, seen: Sighting, grant: Grant, suspect: bool) -> NodeRow:
+    record, node = seen
+    rank = Rank(record.order.rank)
+    return NodeRow(
+        id=name,
+        name=f"{node.host}@{grant.provider}",
+        key=record.key.owner,
+        run=record.order.run,
+        rank=rank,
+        suspect=suspect and rank is not Rank.LEFT,
+        draining=node.draining,
+        is_hub=is_hub(node),
+        grant=grant,
+        record=record,
+        node=node,
+    )
+
+
+def _replicas(replica: Replica, nodes: dict[str, NodeRow]) -> dict[str, ReplicaRow]:
+    return {
+        record.key.id: ReplicaRow(
+            record.key.id, nodes.get(key_id(record.key.owner)), Rank(record.order.rank), record, body
+        )
+        for record, body in replica.of_kind("replica")
+        if isinstance(body, ReplicaBody)
+    }
+
+
+def _model(model: str, rows: list[ReplicaRow], ready: int) -> ModelRow | None:
+    wanted = [row for row in rows if _is_wanted(row)]
+    if not wanted:
+        return None
+    if ready:
+        state = ModelState.UP if ready == len(wanted) else ModelState.DEGRADED
+    else:
+        waking = any(row.rank is Rank.JOIN for row in wanted)
+        state = ModelState.WAKING if waking else ModelState.DOWN
+    offer = next(offer for row in wanted for offer in row.replica.models if offer.id == model)
+    return ModelRow(model, state, ready, len(wanted), offer)
+
+
+def _is_wanted(row: ReplicaRow) -> bool:
+    gone = row.rank is Rank.LEFT or row.node is None or row.node.rank is Rank.LEFT
+    return not gone and _not_entitled(row) is None and _ghost(row) is None
+
+
+class Views:
+    """The latest snapshot of one replica, kept until it may have changed."""
+
+    __slots__ = ("_fabric_id", "_held", "_replica", "_version")
+
+    def __init__(self, replica: Replica, fabric_id: bytes) -> None:
+        self._replica = replica
+        self._fabric_id = fabric_id
+        self._version = -1
+        self._held: Snapshot | None = None
+
+    def at(self, now_fabric: float) -> Snapshot:
+        """The snapshot at a fabric time (unix seconds)."""
+        held = self._held
+        if held is None or self._version != self._replica.version or now_fabric > held.standing.valid_until:
+            held = self._held = snapshot(self._replica, self._fabric_id, now_fabric)
+            self._version = self._replica.version
+        return held

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+
+from registry.errors import RecordRefused
+from registry.kinds import Charter, Doubt, Node, Opaque, Replica, encode_body, read_body
+from registry.record import Audience, Draft, seal
+from tests.people import (
+    FOUNDING,
+    MEMBER,
+    OPERATOR,
+    certificate,
+    doubt_record,
+    membership,
+    node_record,
+    replica_record,
+)
+
+
+def written(kind, subject, body, *, owner=MEMBER, **order):
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return seal(Draft(kind, subject, raw, **order), owner.key, owner.sign)
+
+
+def node_fields(**changed):
+    return {"host": "h", "roles": ["worker"], **changed}
+
+
+@pytest.mark.parametrize("record", [
+    FOUNDING.charter, membership(), certificate(MEMBER), node_record(MEMBER), replica_record(MEMBER),
+    doubt_record(MEMBER, OPERATOR),
+])  # fmt: skip
+def test_each_known_kind_reads_back(record):
+    body = read_body(record)
+    assert encode_body(body) == record.body
+
+
+def test_an_extension_map_is_kept_and_ignored():
+    body = read_body(written("node", MEMBER.id, node_fields(ext={"new": {"deep": [1]}})))
+    assert isinstance(body, Node)
+    assert bytes(body.ext["new"]) == b'{"deep": [1]}'
+
+
+def test_an_unknown_kind_is_opaque():
+    assert isinstance(read_body(written("future", "x", b"\xff not json")), Opaque)
+
+
+@pytest.mark.parametrize(("kind", "subject", "body", "order", "reason"), [
+    ("node", MEMBER.id, b"{", {}, "truncated"),
+    ("node", MEMBER.id, b"[" * 3000, {}, "node"),
+    ("node", MEMBER.id, node_fields(slot="0"), {}, "Expected `int`"),
+    ("node", MEMBER.id, node_fields(unknown=1), {}, "unknown"),
+    ("node", MEMBER.id, node_fields(host="a b"), {}, "regex"),
+    ("node", MEMBER.id, node_fields(host="a\n"), {}, "regex"),
+    ("node", MEMBER.id, node_fields(urls=["http://x"]), {}, "regex"),
+    ("node", MEMBER.id, node_fields(roles=["r"] * 17), {}, "length"),
+    ("node", MEMBER.id, {"roles": []}, {}, "host"),
+    ("node", OPERATOR.id, node_fields(), {}, "owner's"),
+    ("node", MEMBER.id, node_fields(), {"rank": 4}, "rank"),
+    ("node", MEMBER.id, node_fields(), {"audience": Audience.ACCOUNTS}, "shelf"),
+    ("replica", f"{OPERATOR.id}/e0", {"node_run": 1, "engine": "x", "models": []}, {}, "owner's"),
+    ("doubt", MEMBER.id, {"run": 1, "seq": 1, "path": "p", "since": 1}, {}, "owner's"),
+    ("doubt", OPERATOR.id, {"run": 1, "seq": 1, "path": "p", "since": -1}, {}, "since"),
+    ("doubt", OPERATOR.id, {"run": 1, "seq": 1, "path": "p", "since": 1}, {"rank": 1}, "rank"),
+    ("certificate", OPERATOR.id, {"node": "AAAA", "roles": [], "not_after": 1}, {}, "length"),
+    ("charter", "1", {"name": "x", "operators": [], "hubs": []}, {"seq": 2}, "owner's"),
+])  # fmt: skip
+def test_a_wrong_body_is_refused_with_the_reason(kind, subject, body, order, reason):
+    with pytest.raises(RecordRefused, match=reason):
+        read_body(written(kind, subject, body, **order))
+
+
+def test_defaults_are_not_written():
+    body = Replica(node_run=1, engine="vllm", models=())
+    assert encode_body(body) == b'{"node_run":1,"engine":"vllm","models":[]}'
+    assert b"cleared" not in encode_body(Doubt(run=1, seq=1, path="p", since=0))
+
+
+def test_the_founding_charter_fits_the_envelope():
+    assert isinstance(read_body(FOUNDING.charter), Charter)
+    assert len(FOUNDING.charter.raw) < 600

@@ -1,0 +1,119 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.lifecycle import Rank
+from registry.views import ModelState, Views, snapshot
+from tests.people import FABRIC, Person, certificate, doubt_record, node_record, registry_of, replica_record
+
+HUB, OTHER_HUB, LEAF = Person(40), Person(41), Person(42)
+ALL = (HUB, OTHER_HUB, LEAF)
+
+
+def shot(*records, nodes=ALL):
+    return snapshot(registry_of(*records, nodes=nodes), FABRIC, 0.0)
+
+
+def why_not(*records):
+    view = shot(*records)
+    assert view.routable.get("m", ()) == ()
+    return view.excluded["m"][0].filter
+
+
+def test_a_serving_replica_of_a_serving_member_is_routable():
+    view = shot(node_record(LEAF), replica_record(LEAF))
+    (row,) = view.routable["m"]
+    assert row.session == "host42@lab/1"
+    assert view.models["m"].state is ModelState.UP
+
+
+def test_each_filter_excludes_with_its_name():
+    assert why_not(replica_record(LEAF)) == "registry"
+    assert why_not(node_record(Person(99)), replica_record(Person(99))) == "registry"
+    assert why_not(node_record(LEAF, run=2), replica_record(LEAF)) == "sessions"
+    assert why_not(node_record(LEAF, rank=Rank.LEFT), replica_record(LEAF)) == "node"
+    assert why_not(node_record(LEAF), replica_record(LEAF, draining=True)) == "draining"
+    assert why_not(node_record(LEAF, draining=True), replica_record(LEAF)) == "draining"
+    assert why_not(node_record(LEAF), replica_record(LEAF, rank=Rank.DOWN)) == "state"
+    assert (
+        why_not(node_record(LEAF), replica_record(LEAF), doubt_record(HUB, LEAF), node_record(HUB))
+        == "suspect"
+    )
+
+
+def test_a_member_without_the_worker_role_serves_nothing():
+    registry = registry_of(certificate(LEAF, roles=("ingress",)), node_record(LEAF), replica_record(LEAF))
+    assert snapshot(registry, FABRIC, 0.0).routable["m"] == ()
+
+
+def test_models_are_up_degraded_waking_down_or_gone():
+    def state(*replicas):
+        row = shot(node_record(LEAF), *replicas).models.get("m")
+        return row and (row.state, row.routable, row.wanted)
+
+    serving, down = replica_record(LEAF), replica_record(LEAF, slot="e1", rank=Rank.DOWN)
+    joining = replica_record(LEAF, slot="e2", rank=Rank.JOIN)
+    assert state(serving) == ("UP", 1, 1)
+    assert state(serving, down) == ("DEGRADED", 1, 2)
+    assert state(joining, down) == ("WAKING", 0, 2)
+    assert state(down) == ("DOWN", 0, 1)
+    assert state(replica_record(LEAF, rank=Rank.LEFT)) is None
+
+
+def leaf_of(*hubs, **order):
+    return node_record(LEAF, hubs=[hub.id for hub in hubs], **order)
+
+
+def is_suspect(*records, who=LEAF):
+    return shot(*records).nodes[who.id].suspect
+
+
+TWO_HUBS = (node_record(HUB, hub=True), node_record(OTHER_HUB, hub=True))
+
+
+def test_a_leaf_is_suspect_when_every_hub_it_is_linked_to_doubts_it():
+    linked = (*TWO_HUBS, leaf_of(HUB, OTHER_HUB))
+    assert not is_suspect(*linked, doubt_record(HUB, LEAF))
+    assert is_suspect(*linked, doubt_record(HUB, LEAF), doubt_record(OTHER_HUB, LEAF))
+
+
+def test_a_hub_that_left_is_no_path():
+    gone = node_record(OTHER_HUB, hub=True, rank=Rank.LEFT)
+    assert is_suspect(TWO_HUBS[0], gone, leaf_of(HUB, OTHER_HUB), doubt_record(HUB, LEAF))
+
+
+def test_a_crashed_hub_is_no_path_either():
+    crashed = doubt_record(HUB, OTHER_HUB)
+    assert is_suspect(*TWO_HUBS, leaf_of(HUB, OTHER_HUB), crashed, doubt_record(HUB, LEAF))
+    assert is_suspect(*TWO_HUBS, crashed, who=OTHER_HUB)
+
+
+def test_the_only_hub_is_suspect_when_a_leaf_doubts_it():
+    assert is_suspect(TWO_HUBS[0], leaf_of(HUB), doubt_record(LEAF, HUB), who=HUB)
+
+
+def test_doubts_are_void_when_answered_withdrawn_or_written_by_a_stranger():
+    linked = (TWO_HUBS[0], leaf_of(HUB))
+    assert is_suspect(*linked, doubt_record(HUB, LEAF))
+    assert not is_suspect(TWO_HUBS[0], leaf_of(HUB, seq=2), doubt_record(HUB, LEAF))
+    assert not is_suspect(TWO_HUBS[0], leaf_of(HUB, run=2), doubt_record(HUB, LEAF))
+    assert not is_suspect(*linked, doubt_record(HUB, LEAF, seq=2, cleared=True))
+    assert not is_suspect(*linked, doubt_record(Person(77), LEAF))
+
+
+def test_a_node_that_left_is_not_suspect():
+    assert not is_suspect(TWO_HUBS[0], leaf_of(HUB, rank=Rank.LEFT), doubt_record(HUB, LEAF))
+
+
+@given(st.permutations([*TWO_HUBS, leaf_of(HUB), replica_record(LEAF), doubt_record(HUB, LEAF)]))
+def test_the_order_of_arrival_never_changes_a_view(records):
+    assert shot(*records) == shot(*reversed(records))
+
+
+def test_views_are_kept_until_the_replica_changes_or_something_expires():
+    registry = registry_of(certificate(LEAF, not_after=100.0), node_record(LEAF))
+    views = Views(registry, FABRIC)
+    first = views.at(0.0)
+    assert views.at(150.0) is first
+    assert LEAF.id not in views.at(300.0).nodes
+    registry.apply(replica_record(LEAF))
+    assert views.at(0.0).replicas
