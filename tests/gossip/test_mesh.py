@@ -1,0 +1,264 @@
+import asyncio
+
+import pytest
+
+from gossip.errors import LocalProtocolError
+from gossip.memory import MemoryNetwork
+from gossip.muxevents import ResetCode
+from gossip.stream import StreamReset
+from registry.lifecycle import Rank
+from tests.autojump import run
+from tests.mesh import MeshNode, started, until
+from tests.people import MEMBER, OPERATOR, Person, certificate, membership
+
+HUB, LEAF, OTHER = Person(60), Person(61), Person(62)
+
+
+def fabric(leaves=1, *, proofs=None):
+    network = MemoryNetwork()
+    hub = MeshNode(HUB, network.host("hub"), listen="hub:0")
+    hubs: list = []
+    nodes = [
+        MeshNode(Person(61 + at), network.host(f"leaf{at}"), hubs=hubs, proofs=proofs) for at in range(leaves)
+    ]
+    return network, hub, nodes, hubs
+
+
+async def linked(hub, leaves, hubs):
+    hubs.append(hub.address())
+    await until(lambda: len(hub.mesh.linked()) == len(leaves))
+
+
+async def echo(stream):
+    stream.reply(b"head of " + stream.head)
+    while (data := await stream.read()) is not None:
+        stream.write(data)
+        await stream.drain()
+    stream.end()
+
+
+async def read_all(stream):
+    parts = []
+    while (data := await stream.read()) is not None:
+        parts.append(data)
+    return b"".join(parts)
+
+
+def test_nodes_that_know_only_the_charter_find_each_other_and_agree():
+    async def main():
+        _, hub, leaves, hubs = fabric(3)
+        async with started(hub, *leaves):
+            await linked(hub, leaves, hubs)
+            await until(lambda: all(len(node.view().nodes) == 4 for node in (hub, *leaves)))
+            assert leaves[0].view().nodes[hub.id].is_hub
+
+    run(main())
+
+
+def test_a_stream_carries_head_bytes_and_both_ends_across_ten_windows():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+        leaf.mesh.serve(1, echo)
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            stream = hub.mesh.open(leaf.id, 1, b"hello")
+            body = bytes(range(256)) * 10_240
+
+            async def send():
+                for start in range(0, len(body), 50_000):
+                    stream.write(body[start : start + 50_000])
+                    await stream.drain()
+                stream.end()
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(send())
+                assert await stream.reply_head() == b"head of hello"
+                assert await read_all(stream) == body
+            stream.close()
+
+    run(main())
+
+
+def test_a_kind_nobody_serves_is_refused():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            stream = hub.mesh.open(leaf.id, 1, b"")
+            with pytest.raises(StreamReset) as refused:
+                await stream.reply_head()
+            assert refused.value.reset_code == ResetCode.REFUSED
+
+    run(main())
+
+
+def test_cancelling_reaches_the_handler_at_once():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+        seen: list = []
+
+        async def hang(stream):
+            try:
+                await stream.read()
+            except StreamReset as reset:
+                seen.append((reset.reset_code, asyncio.get_running_loop().time()))
+                raise
+
+        leaf.mesh.serve(1, hang)
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            stream = hub.mesh.open(leaf.id, 1, b"")
+            await asyncio.sleep(0.1)
+            before = asyncio.get_running_loop().time()
+            stream.reset()
+            await until(lambda: bool(seen))
+            assert seen[0][0] == ResetCode.CANCEL
+            assert seen[0][1] - before < 0.01
+
+    run(main())
+
+
+def test_a_handler_that_fails_resets_its_stream_and_nothing_else():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+
+        async def fail(stream):
+            raise ValueError("a bug")
+
+        leaf.mesh.serve(1, fail)
+        leaf.mesh.serve(2, echo)
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            with pytest.raises(StreamReset, match="internal"):
+                await hub.mesh.open(leaf.id, 1, b"").reply_head()
+            assert await hub.mesh.open(leaf.id, 2, b"x").reply_head() == b"head of x"
+
+    run(main())
+
+
+def test_a_lost_link_is_truncation_for_its_streams_never_an_end():
+    async def main():
+        network, hub, (leaf,), hubs = fabric()
+        leaf.mesh.serve(1, echo)
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            stream = hub.mesh.open(leaf.id, 1, b"x")
+            await stream.reply_head()
+            network.crash("leaf0")
+            with pytest.raises(StreamReset) as lost:
+                await stream.read()
+            assert lost.value.reset_code == ResetCode.TRUNCATED
+            with pytest.raises(LocalProtocolError, match="no link"):
+                hub.mesh.open(leaf.id, 1, b"")
+
+    run(main())
+
+
+def test_a_crashed_leaf_is_suspect_everywhere_and_back_after_it_redials():
+    async def main():
+        network, hub, leaves, hubs = fabric(2)
+        async with started(hub, *leaves):
+            await linked(hub, leaves, hubs)
+            await until(lambda: leaves[0].id in leaves[1].view().nodes)
+            network.cut("leaf0")
+            await until(lambda: leaves[1].view().nodes[leaves[0].id].suspect)
+            network.mend("leaf0")
+            await until(lambda: not leaves[1].view().nodes[leaves[0].id].suspect, within=60.0)
+
+    run(main())
+
+
+def test_leaving_is_seen_and_raises_no_doubt():
+    async def main():
+        _, hub, leaves, hubs = fabric(2)
+        async with started(hub, *leaves):
+            await linked(hub, leaves, hubs)
+            await until(lambda: leaves[0].id in leaves[1].view().nodes)
+            await leaves[0].stop()
+            await leaves[0].mesh.farewell()
+            await until(lambda: leaves[1].view().nodes[leaves[0].id].rank is Rank.LEFT)
+            await asyncio.sleep(3.0)
+            assert not list(hub.replica.of_kind("doubt"))
+            assert leaves[0].id not in hub.mesh.linked()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("proofs", "reason"),
+    [
+        ((membership(by=MEMBER), certificate(LEAF)), "not_admitted"),
+        ((membership(), certificate(OTHER)), "not_certified"),
+        ((membership(), certificate(LEAF, by=OPERATOR)), "not_certified"),
+        ((membership(not_after=1.0), certificate(LEAF)), "expired"),
+    ],
+)
+def test_a_node_without_a_right_is_refused_and_told_why(proofs, reason, caplog):
+    async def main():
+        _, hub, (leaf,), hubs = fabric(proofs=proofs)
+        async with started(hub, leaf):
+            hubs.append(hub.address())
+            await asyncio.sleep(3.0)
+            assert not hub.mesh.linked()
+            assert len(hub.replica) == 4  # its own four records: nothing of the stranger entered
+
+    run(main())
+    assert any(reason in str(record.__dict__.get("reason")) for record in caplog.records)
+
+
+def test_two_hubs_that_dial_each_other_end_with_one_link():
+    async def main():
+        network = MemoryNetwork()
+        hubs: list = []
+        one = MeshNode(HUB, network.host("a"), listen="a:0", hubs=hubs)
+        two = MeshNode(OTHER, network.host("b"), listen="b:0", hubs=hubs)
+        async with started(one, two):
+            hubs += [one.address(), two.address()]
+            await until(lambda: bool(one.mesh.linked() and two.mesh.linked()))
+            await asyncio.sleep(30.0)
+            assert len(one.mesh._links) == len(two.mesh._links) == 1
+            assert not list(one.replica.of_kind("doubt"))
+
+    run(main())
+
+
+def test_a_stranger_that_says_nothing_is_dropped_in_time():
+    class Silent:
+        def __init__(self):
+            self.reason = None
+
+        def connected(self, transport):
+            pass
+
+        def message_received(self, message):
+            pass
+
+        def pause_writing(self):
+            pass
+
+        def resume_writing(self):
+            pass
+
+        def closed(self, reason):
+            self.reason = reason
+
+    async def main():
+        network, hub, _, _ = fabric()
+        async with started(hub):
+            silent = await network.host("stranger").dial(hub.mesh.urls[0], Silent)
+            await asyncio.sleep(6.0)
+            assert silent.reason is not None
+            assert hub.mesh._half_open == 0
+
+    run(main())
+
+
+def test_a_link_to_the_wrong_key_is_not_made():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+        async with started(hub, leaf):
+            hubs.append(hub.address()._replace(key=OTHER.key))
+            await asyncio.sleep(3.0)
+            assert not leaf.mesh.linked()
+
+    run(main())
