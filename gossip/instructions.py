@@ -15,10 +15,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Close a link; `reason` is a word for logs."""
+    """End a link; `reason` is a word for logs. Not clean: its other end does not read, do not wait."""
 
     link: LinkId
     reason: str
+    is_clean: bool = True
 
 
 Instruction = Send | Drop

@@ -18,6 +18,7 @@ from registry.ids import key_id
 log = logging.getLogger(f"tela.{__name__}")
 
 HANDSHAKE_S = 5.0
+CLOSE_S = 2.0  # a peer that does not read cannot keep a closed link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ class Link:
         try:
             events = self._session.receive(message, self._loop.time())
         except RemoteProtocolError as error:
-            self._abort(f"{error.message} ({error.code})")
+            self.abort(f"{error.message} ({error.code})")
             return
         if self._session.stage is Stage.LIVE:
             self._hooks.heard(self)
@@ -152,6 +153,18 @@ class Link:
         if last is not None:
             self._transport.send(last)
         self._transport.close()
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(CLOSE_S, self.abort, "the end mark was not taken")
+
+    def abort(self, reason: str) -> None:
+        """End the link at once; the other end sees a loss."""
+        log.debug("link aborted", extra={"peer": self.node, "reason": reason})
+        self.reason = self.reason or reason
+        self._session.stage = Stage.OVER
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self.closed(reason)
 
     # StreamHost
 
@@ -239,13 +252,4 @@ class Link:
             self._on(event)
 
     def _too_slow(self) -> None:
-        self._abort("no handshake in time")
-
-    def _abort(self, reason: str) -> None:
-        log.debug("link aborted", extra={"peer": self.node, "reason": reason})
-        self.reason = self.reason or reason
-        self._session.stage = Stage.OVER
-        if self._transport is not None:
-            self._transport.abort()
-        else:
-            self.closed(reason)
+        self.abort("no handshake in time")

@@ -73,7 +73,7 @@ class MemoryListener:
         self._network = network
         self.urls = (url,)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Take no more connections."""
         self._network.unlisten(self.urls[0])
 

@@ -27,6 +27,7 @@ from registry.replica import Replica
 log = logging.getLogger(f"tela.{__name__}")
 
 MAX_HALF_OPEN = 256  # strangers that connected and have not proved a key; beyond, new ones are turned away
+LOOK_S = 1.0  # how often the nodes to be linked to are looked up
 LINGER_S = 0.25  # what a farewell may take
 STABLE_S = 5.0  # a link that lasted this long was no fluke: dial again at once when it breaks
 
@@ -89,7 +90,7 @@ class Mesh:
         self._admitted: dict[bytes, Verdict] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._version = -1
+        self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._listener: Listener | None = None
 
@@ -117,25 +118,38 @@ class Mesh:
 
     async def run(self) -> None:
         """Hold the links that should be held until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            while True:
-                for target in targets(self._identity.key, self._listen is not None, self._known()):
-                    if target.key not in self._dialling:
-                        self._dialling.add(target.key)
-                        tasks.create_task(self._keep_linked(target.key))
-                await asyncio.sleep(1.0)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                while True:
+                    self._dial_targets(tasks)
+                    await asyncio.sleep(LOOK_S)
+        finally:
+            self._end()
+
+    def _dial_targets(self, tasks: asyncio.TaskGroup) -> None:
+        for target in targets(self._identity.key, self._listen is not None, self._known()):
+            if target.key not in self._dialling:
+                self._dialling.add(target.key)
+                tasks.create_task(self._keep_linked(target.key))
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for link in list(self._links.values()):
+            link.abort("this node stops")
 
     async def farewell(self) -> None:
-        """Say LEFT and goodbye, and let it leave."""
+        """Say LEFT and goodbye, and let it leave; then cancel `run`."""
         if self._listener is not None:
-            await self._listener.close()
+            self._listener.close()
         self._obey(self._peer.leave())
         for link in list(self._links.values()):
             link.close("left")
         await asyncio.sleep(LINGER_S if self._by_node else 0.0)
-        if self._timer is not None:
-            self._timer.cancel()
 
     # --- what others use ------------------------------------------------------------------------------------
 
@@ -205,7 +219,7 @@ class Mesh:
             log.info("hub not reached", extra={"url": url, "error": str(error) or "no answer in time"})
             return None
         assert isinstance(link, Link)
-        why_not = await link.settled
+        why_not = await asyncio.shield(link.settled)
         if why_not:
             log.warning("link refused", extra={"url": url, "reason": why_not})
             return None
@@ -326,15 +340,15 @@ class Mesh:
             match instruction:
                 case Send(frame=frame):
                     link.control(frame)
-                case Drop(reason=reason):
+                case Drop(reason=reason, is_clean=True):
                     link.close(reason)
-        if self._version != self.replica.version:
-            self._version = self.replica.version
+                case Drop(reason=reason):
+                    link.abort(reason)
         self.changed.set()
         self._arm()
 
     def _arm(self) -> None:
-        deadline = self._peer.next_deadline()
+        deadline = None if self._is_over else self._peer.next_deadline()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -240,9 +240,10 @@ class Peer:
     def tick(self, now: float, wall: float) -> list[Instruction]:
         """What is due: pings, silent links, doubts, an answer to a doubt about us."""
         out: list[Instruction] = []
-        for link, line in self._lines.items():
+        for link, line in list(self._lines.items()):
             if now >= line.heard + SILENT_S:  # as in `next_deadline`, so that rounding cannot tell them apart
-                out.append(Drop(link, "silent"))
+                out.append(Drop(link, "silent", is_clean=False))
+                out += self.link_down(link, now)
             elif now >= line.next_ping:
                 out.append(self._ping(link, line, now, wall))
         for node in [node for node, due in self._lost.items() if now >= due]:

@@ -50,7 +50,7 @@ class Listener(Protocol):
 
     urls: tuple[str, ...]
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Take no more connections."""
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from typing import cast
 from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
@@ -46,7 +47,7 @@ class _Websocket(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one without inheriting from it
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_B, low=WRITE_LOW_B)
         _tune(transport.get_extra_info("socket"))
@@ -167,7 +168,7 @@ class WebsocketListener:
         port = server.sockets[0].getsockname()[1]
         self.urls = (f"ws://{host}:{port}",)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Take no more connections; the ones that are up stay."""
         self._server.close()
 
@@ -178,13 +179,15 @@ class WebsocketNetwork:
     async def listen(self, address: str, make: MakeEndpoint) -> WebsocketListener:
         """Take websocket connections at host:port, [v6]:port included."""
         host, _, port = address.rpartition(":")
+        if not (host and port.isdigit() and int(port) < 65_536):
+            raise TelaError(f"cannot listen for links at {address}: not HOST:PORT", code="bad_address")
         try:
             server = await asyncio.get_running_loop().create_server(
                 lambda: _Websocket(ServerProtocol(max_size=MAX_MESSAGE_B), make()),
                 host.strip("[]"),
                 int(port),
             )
-        except (OSError, ValueError, OverflowError) as error:
+        except OSError as error:
             raise TelaError(
                 f"cannot listen for links at {address}: {error}",
                 hint="another program has this port; name a free one, or 0",

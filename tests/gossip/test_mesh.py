@@ -174,8 +174,8 @@ def test_leaving_is_seen_and_raises_no_doubt():
         async with started(hub, *leaves):
             await linked(hub, leaves, hubs)
             await until(lambda: leaves[0].id in leaves[1].view().nodes)
-            await leaves[0].stop()
             await leaves[0].mesh.farewell()
+            await leaves[0].stop()
             await until(lambda: leaves[1].view().nodes[leaves[0].id].rank is Rank.LEFT)
             await asyncio.sleep(3.0)
             assert not list(hub.replica.of_kind("doubt"))

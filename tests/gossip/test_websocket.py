@@ -118,9 +118,11 @@ def test_a_stranger_that_breaks_the_rules_is_dropped_without_an_answer(send):
 def test_compression_is_not_negotiated():
     async def main():
         hub, _, _ = pair()
-        async with started(hub):
-            async with connect(hub.mesh.urls[0] + PATH, compression="deflate", proxy=None) as socket:
-                assert not socket.protocol.extensions
+        async with (
+            started(hub),
+            connect(hub.mesh.urls[0] + PATH, compression="deflate", proxy=None) as socket,
+        ):
+            assert not socket.protocol.extensions
 
     both_loops(main)
 
