@@ -324,6 +324,9 @@ class Mesh:
             await handler(stream)
         except StreamReset:
             pass  # the other side left; there is nobody to tell
+        except asyncio.CancelledError:
+            if not stream.is_lost or self._is_over:
+                raise
         except Exception:
             log.exception("stream handler failed", extra={"peer": stream.peer})
             stream.reset(ResetCode.INTERNAL)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from gossip.muxevents import Ended, Received, Replied, ResetCode, ResetReceived, StreamEvent
@@ -66,6 +67,7 @@ class Stream:
         "_writer",
         "head",
         "kind",
+        "on_lost",
         "peer",
         "sid",
     )
@@ -75,6 +77,7 @@ class Stream:
         self.kind = kind
         self.head = head
         self.peer = peer  # the node id at the other end
+        self.on_lost: Callable[[], object] | None = None  # called when the peer resets it
         self._link = link
         self._inbox: deque[bytes] = deque()
         self._reply: bytes | None = None
@@ -83,6 +86,11 @@ class Stream:
         self._code: int | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was reset, by either side, or its link is gone."""
+        return self._code is not None
 
     # used by the application
 
@@ -142,6 +150,7 @@ class Stream:
         if self._code is None:
             self._code = code
             self._link.reset(self.sid, code)
+            self._wake()
 
     def close(self) -> None:
         """The application is done with it: forget it, and reset it unless both halves have ended."""
@@ -164,15 +173,22 @@ class Stream:
                 self.lose(code)
             case _:  # Writable, Stopped
                 self._let_write()
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        self._let_read()
 
     def lose(self, code: int) -> None:
         """The peer reset the stream, or the link is lost. What was not read is gone."""
         if self._code is None:
             self._code = code
+            if self.on_lost is not None:
+                self.on_lost()
         self._inbox.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._let_read()
         self._let_write()
+
+    def _let_read(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 

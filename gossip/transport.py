@@ -48,7 +48,9 @@ MakeEndpoint = Callable[[], Endpoint]
 class Listener(Protocol):
     """A place that takes connections."""
 
-    urls: tuple[str, ...]
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where it is reached."""
 
     def close(self) -> None:
         """Take no more connections."""

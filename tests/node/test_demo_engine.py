@@ -163,9 +163,7 @@ def test_embeddings_are_unit_vectors_in_both_formats() -> None:
     packed = json.loads(answer("/v1/embeddings", {**body, "encoding_format": "base64"}))
     vectors = [item["embedding"] for item in plain["data"]]
     assert [sum(x * x for x in vector) for vector in vectors] == pytest.approx([1.0, 1.0])
-    assert [
-        list(struct.unpack("<8f", base64.b64decode(item["embedding"]))) for item in packed["data"]
-    ] == vectors
+    assert [list(struct.unpack("<8f", base64.b64decode(item["embedding"]))) for item in packed["data"]] == vectors
     assert plain["usage"]["prompt_tokens"] == 3
 
 
@@ -255,9 +253,7 @@ def test_echo_body_proves_which_bytes_arrived() -> None:
 
 def test_echo_headers_lists_what_arrived_in_order() -> None:
     got = answer(CHAT, {**ASK, "stream": True}, x_tela_echo="headers", x_probe="ü")
-    said = "".join(
-        json.loads(event)["choices"][0]["delta"].get("content", "") for event in events_of(got)[:-1]
-    )
+    said = "".join(json.loads(event)["choices"][0]["delta"].get("content", "") for event in events_of(got)[:-1])
     assert ["x-tela-echo", "headers"] in json.loads(said)
     assert ["x-probe", "ü".encode().decode("latin-1")] in json.loads(said)
 

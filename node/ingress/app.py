@@ -1,0 +1,228 @@
+"""The ingress as an ASGI application: routes, keys, and one usage row for every request that was forwarded."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from accounting.keys import Admitted, KeyEntry, KeyRing
+from accounting.ledger import Ledger
+from node.ingress.call import FAMILIES, Call
+from node.ingress.edge import (
+    Bodies,
+    ClientGone,
+    EdgeRefused,
+    Receive,
+    Scope,
+    Send,
+    Transfer,
+    answer,
+    path_of,
+    refuse,
+)
+from node.ingress.openai import (
+    JSON_TYPE,
+    Refusal,
+    model_list,
+    model_object,
+    retry_after,
+    unauthorized,
+    unknown_model,
+)
+from node.ingress.relay import Relay
+from node.ingress.splice import BodyRefused, asking_usage, read_request
+from node.tunnel import Headers, to_engine
+from registry.errors import TelaError
+from registry.ids import request_id
+from registry.text import is_id
+from registry.views import Snapshot
+
+log = logging.getLogger(f"tela.{__name__}")
+
+
+class Door(NamedTuple):
+    """One HTTP request at the door, and the ids it goes by."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    rid: str  # ours
+    shown_id: str  # what the client sees: its own when it sent a sane one
+
+
+class Ingress:
+    """The `/v1` application. Mutable only through its parts.
+
+    Args:
+        relay: carries calls to workers.
+        ledger: intents and usage rows.
+        keys: who may call.
+        views: the latest snapshot of the registry.
+        fabric: unix seconds, fabric time.
+        rng: request ids come from it.
+        tasks: owns the watchers for clients that leave.
+        bodies: reads request bodies within limits.
+    """
+
+    def __init__(
+        self,
+        *,
+        relay: Relay,
+        ledger: Ledger,
+        keys: KeyRing,
+        views: Callable[[], Snapshot],
+        fabric: Callable[[], float],
+        rng: Random,
+        tasks: asyncio.TaskGroup,
+        bodies: Bodies | None = None,
+    ) -> None:
+        self._relay = relay
+        self._ledger = ledger
+        self._keys = keys
+        self._views = views
+        self._fabric = fabric
+        self._rng = rng
+        self._tasks = tasks
+        self._bodies = bodies or Bodies()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        rid = request_id(int(self._fabric() * 1000), self._rng.getrandbits(80))
+        door = Door(scope, receive, send, rid, _client_id(scope["headers"]) or rid)
+        try:
+            await self._route(door)
+        except EdgeRefused as refused:
+            await refuse(send, refused.refusal, door.shown_id)
+        except ClientGone:
+            log.debug("client left before its request was complete", extra={"rid": rid})
+        except Transfer as broken:
+            log.warning("answer broken off", extra={"rid": rid, "why": str(broken)})
+            raise
+        except Exception:
+            log.exception("request failed", extra={"rid": rid})
+            raise
+
+    async def _route(self, door: Door) -> None:
+        path, method, send = path_of(door.scope), door.scope["method"], door.send
+        if path in FAMILIES:
+            _require(method, ("POST",))
+            await self._call(door, path, self._authenticate(door.scope["headers"]))
+        elif path == "/v1/models" or path.startswith("/v1/models/"):
+            _require(method, ("GET", "HEAD"))
+            self._authenticate(door.scope["headers"])
+            body = self._models(path.removeprefix("/v1/models").lstrip("/"))
+            own = [JSON_TYPE, (b"x-request-id", door.shown_id.encode())]
+            await answer(send, 200, body, own, is_head=method == "HEAD")
+        elif path == "/health":
+            _require(method, ("GET", "HEAD"))
+            await answer(send, 200, b'{"status":"ok"}', [JSON_TYPE], is_head=method == "HEAD")
+        else:
+            message = f"There is no {path} here. tela serves {', '.join((*FAMILIES, '/v1/models'))}."
+            raise EdgeRefused(Refusal(status=404, message=message, code="unknown_route"))
+
+    async def _call(self, door: Door, path: str, key: KeyEntry) -> None:
+        body = await self._bodies.read(door.scope, door.receive)
+        try:
+            call = self._read_call(door, body, path, key)
+            self._must_know(call.request.model)
+            self._begin(call)
+            try:
+                self._tasks.create_task(_watch(door.receive, call))
+                await self._relay.carry(call, door.send)
+            finally:
+                if not call.is_done:  # cancelled or failed in a way nobody foresaw: the row says so
+                    call.end(500, "truncated" if call.first else "upstream_error")
+                self._ledger.settle(call.row(self._fabric()))
+        finally:
+            self._bodies.release(body)
+
+    def _read_call(self, door: Door, body: bytes, path: str, key: KeyEntry) -> Call:
+        try:
+            request = read_request(body)
+            asked = request.stream and not request.wants_usage and path != "/v1/embeddings"
+            outgoing = asking_usage(request) if asked else body
+        except BodyRefused as refused:
+            raise EdgeRefused(
+                Refusal(status=400, message=refused.message, code=refused.code, param=refused.param)
+            ) from refused
+        return Call(
+            rid=door.rid,
+            shown_id=door.shown_id,
+            key=key,
+            path=path,
+            request=request,
+            body=outgoing,
+            headers=to_engine(door.scope["headers"]),
+            started=self._fabric(),
+        )
+
+    def _must_know(self, model: str) -> None:
+        models = self._views().models
+        if model not in models:
+            raise EdgeRefused(unknown_model(model, [row.id for row in models.values() if row.routable]))
+
+    def _begin(self, call: Call) -> None:
+        try:
+            self._ledger.begin(call.rid, call.key.id, call.request.model, call.started)
+        except TelaError as trouble:
+            log.error("request refused: no usage can be recorded", extra={"why": trouble.message})
+            message = "This ingress cannot record usage now, so it forwards nothing. Its operator must look."
+            refusal = Refusal(
+                status=503, message=message, code=trouble.code, type="server_error", headers=retry_after(5)
+            )
+            raise EdgeRefused(refusal) from trouble
+
+    def _authenticate(self, headers: Headers) -> KeyEntry:
+        authorization = x_api_key = None
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value.decode("latin-1")
+            elif name == b"x-api-key":
+                x_api_key = value.decode("latin-1")
+        verdict = self._keys.check(authorization, x_api_key, self._fabric())
+        if isinstance(verdict, Admitted):
+            return verdict.entry
+        log.info("key refused", extra={"cause": verdict.cause.name, "key": verdict.key_id})
+        raise EdgeRefused(unauthorized(verdict.reason))
+
+    def _models(self, name: str) -> bytes:
+        models = self._views().models
+        if not name:
+            return model_list(models.values())
+        row = models.get(name)
+        if row is None or not row.routable:
+            raise EdgeRefused(unknown_model(name, [each.id for each in models.values() if each.routable]))
+        return msgspec.json.encode(model_object(row))
+
+
+async def _watch(receive: Receive, call: Call) -> None:
+    """Wait until the client leaves or its answer is complete, whichever comes first."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    call.leave()
+
+
+def _client_id(headers: Headers) -> str | None:
+    for name, value in headers:
+        if name == b"x-request-id":
+            text = value.decode("latin-1")
+            return text if is_id(text) else None
+    return None
+
+
+def _require(method: str, allowed: tuple[str, ...]) -> None:
+    if method not in allowed:
+        shown = ", ".join(allowed)
+        raise EdgeRefused(
+            Refusal(
+                status=405,
+                message=f"{method} is not possible here; use {shown}.",
+                code="method_not_allowed",
+                headers=((b"allow", shown.encode()),),
+            )
+        )

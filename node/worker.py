@@ -1,0 +1,135 @@
+"""The worker's side of a request: from a stream to the engine on loopback and back, byte for byte."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import aiohttp
+
+from gossip.muxevents import ResetCode
+from gossip.stream import Stream
+from node.tunnel import HeadRefused, ReplyHead, RequestHead, encode_head, read_request_head, to_client
+from registry.errors import TelaError
+
+log = logging.getLogger(f"tela.{__name__}")
+
+CONNECT_S = 5.0
+KEEP_ALIVE_S = 3.0  # below the 5 s after which common engines close an idle connection
+MAX_BODY_B = 64 * 1024 * 1024
+
+
+class Engine(Protocol):
+    """What the worker needs to know of a live engine."""
+
+    @property
+    def url(self) -> str | None:
+        """Its base URL on loopback; None while there is none."""
+
+    @property
+    def current_run(self) -> int:
+        """The replica run it is."""
+
+    def report_failure(self) -> None:
+        """It refused or broke a connection: look at it now."""
+
+
+class Granted(NamedTuple):
+    """What a worker may be asked for, and by whom."""
+
+    engine: Callable[[str], Engine | None]  # by slot
+    is_ingress: Callable[[str], bool]  # whether a node id holds the ingress role
+
+
+class Worker:
+    """Serves request streams on this node's engines.
+
+    Args:
+        granted: engines and authority; the link proved who asks, its grant says what it may.
+        session: the client to engines; made by `engine_session`.
+        api_key: the key the engine wants, if it has one.
+    """
+
+    def __init__(self, granted: Granted, session: aiohttp.ClientSession, api_key: str | None = None) -> None:
+        self.in_flight = 0
+        self._granted = granted
+        self._session = session
+        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    async def serve(self, stream: Stream) -> None:
+        """Handle one request stream; when the ingress resets it the engine's connection is closed at once."""
+        task = asyncio.current_task()
+        assert task is not None
+        stream.on_lost = task.cancel
+        self.in_flight += 1
+        try:
+            await self._serve(stream)
+        finally:
+            self.in_flight -= 1
+
+    async def _serve(self, stream: Stream) -> None:
+        try:
+            head = read_request_head(stream.head)
+        except HeadRefused as refusal:
+            log.warning("request refused", extra={"peer": stream.peer, "reason": refusal.message})
+            stream.reset(ResetCode.REFUSED)
+            return
+        engine = self._granted.engine(head.slot)
+        if engine is None or engine.url is None or engine.current_run != head.run:
+            stream.reset(ResetCode.REFUSED)
+            return
+        if not self._granted.is_ingress(stream.peer):
+            log.warning("request refused: not an ingress", extra={"peer": stream.peer})
+            stream.reset(ResetCode.REFUSED)
+            return
+        body = await _read_body(stream)
+        try:
+            await self._ask(engine, head, body, stream)
+        except (aiohttp.ClientError, OSError) as error:
+            log.info("engine failed", extra={"rid": head.rid, "error": repr(error)})
+            engine.report_failure()
+            stream.reset(ResetCode.ENGINE)
+
+    async def _ask(self, engine: Engine, head: RequestHead, body: bytes, stream: Stream) -> None:
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers]
+        headers += [("X-Request-Id", head.rid), *self._authorization.items()]
+        async with await self._post(f"{engine.url}{head.path}", body, headers) as response:
+            stream.reply(encode_head(ReplyHead(response.status, to_client(response.raw_headers))))
+            async for chunk in response.content.iter_any():
+                stream.write(chunk)
+                await stream.drain()
+        stream.end()
+
+    async def _post(self, url: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
+        try:
+            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            # A kept-alive connection may close while it is being used again. Nothing was answered, and all
+            # that is served here is safe to repeat; a dead engine refuses the second time.
+            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+
+
+async def _read_body(stream: Stream) -> bytes:
+    first = await stream.read()
+    parts = [first or b""]
+    size = len(parts[0])
+    while (part := await stream.read()) is not None:
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY_B:
+            raise TelaError(f"a body over {MAX_BODY_B} bytes", code="too_large")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def engine_session() -> aiohttp.ClientSession:
+    """A client for engines on loopback: no environment proxies, no cookies, bytes as they come."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+    )
