@@ -100,7 +100,7 @@ class DemoFabric:
         rng: keys come from it.
         now: unix seconds.
         http: host:port of the door.
-        engine: the command of each worker's engine, `{port}` in it.
+        engine: each worker's engine: a command with `{port}` in it, or the URL of one that runs already.
         model: what the engines serve.
         tell: called with every event a node narrates, and its name.
     """
@@ -183,7 +183,8 @@ class DemoFabric:
         assert isinstance(links, list)
         self._hub = HubAddress(key=seed_signer(ingress.seed)[0], urls=tuple(links))
         for at in range(self._count):
-            engine = EngineConfig(command=self._engine, model=self.model, engine="demo")
+            where = "url" if self._engine.startswith("http://") else "command"
+            engine = EngineConfig(**{where: self._engine}, model=self.model, engine="demo")
             worker = self._config(f"worker-{at + 1}", ("worker",), engines=(engine,))
             self.workers.append(await self._spawn(tasks, f"worker-{at + 1}", worker))
         for node in self.workers:

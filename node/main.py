@@ -88,6 +88,7 @@ class NodeProcess:
         self._supervisors: dict[str, Supervisor] = {}
         self._stopping = asyncio.Event()
         self.ledger: Ledger | None = None
+        self.relay: Relay | None = None
         self._server: HttpServer | None = None
         self._serving: list[asyncio.Task[None]] = []
         self._server_url = ""
@@ -186,7 +187,7 @@ class NodeProcess:
         stack.callback(listening.close)
         ledger = self.ledger = await asyncio.to_thread(Ledger.open, self._state / "ledger")
         stack.callback(ledger.close)
-        relay = Relay(
+        relay = self.relay = Relay(
             mesh=self.mesh,
             views=self.view,
             policy=self._config.policy,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 
 import aiohttp
@@ -16,6 +16,7 @@ log = logging.getLogger(f"tela.{__name__}")
 
 CONNECT_S = 5.0
 KEEP_ALIVE_S = 3.0  # below the 5 s after which common engines close an idle connection
+SLICE_B = 262_144
 MAX_BODY_B = 64 * 1024 * 1024
 
 
@@ -92,7 +93,11 @@ class Worker:
 
     async def _ask(self, engine: Engine, head: RequestHead, body: bytes, stream: Stream) -> None:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers]
-        headers += [("X-Request-Id", head.rid), *self._authorization.items()]
+        headers += [
+            ("X-Request-Id", head.rid),
+            ("Content-Length", str(len(body))),
+            *self._authorization.items(),
+        ]
         async with await self._post(f"{engine.url}{head.path}", body, headers) as response:
             stream.reply(encode_head(ReplyHead(response.status, to_client(response.raw_headers))))
             async for chunk in response.content.iter_any():
@@ -102,13 +107,23 @@ class Worker:
 
     async def _post(self, url: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
         try:
-            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+            return await self._session.post(url, data=_payload(body), headers=headers, allow_redirects=False)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             # A kept-alive connection may close while it is being used again. Nothing was answered, and all
             # that is served here is safe to repeat; a dead engine refuses the second time.
-            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+            return await self._session.post(url, data=_payload(body), headers=headers, allow_redirects=False)
+
+
+def _payload(body: bytes) -> bytes | AsyncIterator[bytes]:
+    """A large body in slices: written in one piece it would hold the loop, and so the links."""
+    return body if len(body) <= SLICE_B else _slices(body)
+
+
+async def _slices(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), SLICE_B):
+        yield body[start : start + SLICE_B]
 
 
 async def _read_body(stream: Stream) -> bytes:

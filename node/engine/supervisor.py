@@ -144,7 +144,8 @@ class Supervisor:
 
     def drain(self) -> None:
         """Publish that no new work should come; the engine goes on with what it has."""
-        self._say(draining=True)
+        if self.state.rank < Rank.LEFT:
+            self._say(draining=True)
 
     async def drain_and_stop(self) -> None:
         """Publish draining, stop the engine, publish LEFT, end `run`. What is under way is cut: see `drain`.

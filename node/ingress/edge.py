@@ -1,6 +1,7 @@
 """The HTTP edge: reading one request within limits, and writing answers. Raw ASGI, no framework."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -13,6 +14,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY_B = 64 * 1024 * 1024
 MAX_IN_FLIGHT_B = 512 * 1024 * 1024  # request bodies this process holds at once; beyond, 503
+MAX_DISCARD_B = 2 * MAX_BODY_B
+DISCARD_S = 10.0
 BODY_S = 60.0  # a body that takes longer is a slow client holding memory
 
 
@@ -52,6 +55,7 @@ class Bodies:
         """
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._max_body_b:
+                await _discard(receive)
                 raise self._too_large()
             if name == b"content-encoding" and value.lower() != b"identity":
                 raise _refused(415, "Request bodies must not be compressed.", "unsupported_encoding")
@@ -83,6 +87,7 @@ class Bodies:
                 size += len(message["body"])
                 self._held_b += len(message["body"])
                 if size > self._max_body_b:
+                    await _discard(receive)
                     raise self._too_large()
                 if self._held_b > self._max_in_flight_b:
                     raise _refused(
@@ -100,6 +105,15 @@ class Bodies:
 
     def _too_large(self) -> EdgeRefused:
         return _refused(413, f"The body is larger than the limit of {self._max_body_b} bytes.", "request_too_large")
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a while without keeping anything: a client that still writes would not see the answer."""
+    left = MAX_DISCARD_B
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_S):
+            while left > 0 and (message := await receive()).get("more_body", False):
+                left -= len(message["body"])
 
 
 def _refused(status: int, message: str, code: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> EdgeRefused:

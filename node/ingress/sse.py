@@ -44,7 +44,7 @@ class EventSplitter:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the events that are now complete, each with the empty line that ends it."""
         if not self._held and b"\r" not in chunk and len(chunk) <= MAX_EVENT_B:
-            if chunk.find(b"\n\n") == len(chunk) - 2:
+            if 0 <= chunk.find(b"\n\n") == len(chunk) - 2:
                 return [chunk]  # what engines do nearly always
             *ended, rest = chunk.split(b"\n\n")
             self._held += rest

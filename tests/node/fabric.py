@@ -13,7 +13,8 @@ from gossip.websocket import WebsocketNetwork
 from node.clock import SystemClock
 from node.config import EngineConfig, HubAddress, KeySpec, NodeConfig
 from node.demo import found_authority
-from node.engine.demo import EngineOptions, demo_engine
+from node.engine.demo import DemoEngine, EngineOptions
+from node.engine.demo_wire import listening
 from node.main import NodeProcess
 from registry.record import seed_signer
 
@@ -52,6 +53,24 @@ class Door:
         async with asyncio.timeout(within):
             while not condition():
                 await asyncio.sleep(0.01)
+
+
+class Engine:
+    """A demo engine in this process that can be stopped."""
+
+    def __init__(self, engine, url, stack):
+        self.engine = engine
+        self.url = url
+        self._stack = stack
+
+    @classmethod
+    async def start(cls, options):
+        engine, stack = DemoEngine(options), AsyncExitStack()
+        place = await stack.enter_async_context(listening(engine, engine.loads_from_now))
+        return cls(engine, place.url, stack)
+
+    async def stop(self):
+        await self._stack.aclose()
 
 
 def chat(text="hello", **more):
@@ -96,7 +115,8 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
         hub = HubAddress(key=seed_signer(spec.seed)[0], urls=tuple(ready["links"]))
         engines = []
         for at in range(workers):
-            engine = await stack.enter_async_context(demo_engine(options or EngineOptions(models=(MODEL,))))
+            engine = await Engine.start(options or EngineOptions(models=(MODEL,)))
+            stack.push_async_callback(engine.stop)
             engines.append(engine)
             wrapped = EngineConfig(url=engine.url, model=(models or {}).get(at, MODEL))
             worker = process(config(f"worker{at}", ("worker",), hubs=(hub,), engines=(wrapped,)))
