@@ -121,9 +121,7 @@ class KeyRing:
     def __len__(self) -> int:
         return len(self._admitted)
 
-    def check(
-        self, authorization: str | None, x_api_key: str | None, now_fabric: float
-    ) -> Admitted | Refused:
+    def check(self, authorization: str | None, x_api_key: str | None, now_fabric: float) -> Admitted | Refused:
         """Judge the credential of one request.
 
         Args:

@@ -6,22 +6,10 @@ Nothing waits here: a stalled reader costs its own window and no more. See docs/
 
 from typing import Final
 
+from gossip import muxevents as happened
 from gossip import muxframes as wire
 from gossip.errors import LocalProtocolError, RemoteProtocolError
-from gossip.muxevents import (
-    Control,
-    Ended,
-    Event,
-    Opened,
-    Pinged,
-    Received,
-    Replied,
-    ResetCode,
-    ResetReceived,
-    Stopped,
-    WentAway,
-    Writable,
-)
+from gossip.muxevents import Event, ResetCode
 from gossip.muxsend import Half, Outbox, Stream
 
 MAX_STREAMS: Final = 1_024  # per opener; an engine runs fewer sequences at once than this
@@ -198,7 +186,7 @@ class Mux:
         out = self._out
         record = out.next_record(limit)
         if out.relieved:
-            self._events.extend(Writable(stream.sid) for stream in out.relieved)
+            self._events.extend(happened.Writable(stream.sid) for stream in out.relieved)
             out.relieved.clear()
         if out.ended:
             for stream in out.ended:
@@ -231,7 +219,7 @@ class Mux:
     def lost(self) -> list[Event]:
         """The link ended: every live stream is TRUNCATED, even one whose peer half had ended."""
         events = self.drained()
-        events.extend(ResetReceived(sid, ResetCode.TRUNCATED) for sid in self._streams)
+        events.extend(happened.ResetReceived(sid, ResetCode.TRUNCATED) for sid in self._streams)
         self._streams.clear()
         self._out.clear()
         self._ours = 0
@@ -248,7 +236,7 @@ class Mux:
             self._out.urgent.append(wire.coded_frame(wire.RESET, sid, ResetCode.REFUSED))
             return
         stream = self._streams[sid] = Stream(sid, self._window_b, is_ours=False)
-        self._events.append(Opened(sid, payload[0], payload[1:]))
+        self._events.append(happened.Opened(sid, payload[0], payload[1:]))
         if flags:
             self._receiving_done(stream)
 
@@ -259,7 +247,7 @@ class Mux:
         if not stream.head_expected or stream.receiving is _DONE:
             raise RemoteProtocolError(f"a misplaced head on stream {sid}", code="protocol")
         stream.head_expected = False
-        self._events.append(Replied(sid, payload))
+        self._events.append(happened.Replied(sid, payload))
         if flags:
             self._receiving_done(stream)
 
@@ -281,7 +269,7 @@ class Mux:
         if stream.is_unwanted:
             self._give_back_unread(stream)
         elif size:
-            self._events.append(Received(sid, payload))
+            self._events.append(happened.Received(sid, payload))
         if flags:
             self._receiving_done(stream)
 
@@ -304,7 +292,7 @@ class Mux:
         was_ending = stream.sending is _ENDING
         stream.sending = _STOPPED
         self._out.drop(stream)
-        self._events.append(Stopped(sid, wire.code_in(payload)))
+        self._events.append(happened.Stopped(sid, wire.code_in(payload)))
         if was_ending:
             self._out.end(sid)
             self._sending_done(stream)
@@ -313,21 +301,21 @@ class Mux:
         stream = self._past_or_live(sid)
         if stream is None:
             return
-        self._events.append(ResetReceived(sid, wire.code_in(payload)))
+        self._events.append(happened.ResetReceived(sid, wire.code_in(payload)))
         self._close(stream)
         if not self._is_ours(sid):
             self._charge_reset()
 
     def _on_ping(self, _sid: int, _flags: int, payload: bytes) -> None:
-        self._events.append(Pinged(payload))
+        self._events.append(happened.Pinged(payload))
 
     def _on_goaway(self, _sid: int, _flags: int, payload: bytes) -> None:
         if not self._peer_gone:
             self._peer_gone = True
-            self._events.append(WentAway(wire.code_in(payload)))
+            self._events.append(happened.WentAway(wire.code_in(payload)))
 
     def _on_control(self, _sid: int, _flags: int, payload: bytes) -> None:
-        self._events.append(Control(payload))
+        self._events.append(happened.Control(payload))
 
     # Shared steps.
 
@@ -375,7 +363,7 @@ class Mux:
             self._close(stream)
 
     def _receiving_done(self, stream: Stream) -> None:
-        self._events.append(Ended(stream.sid))
+        self._events.append(happened.Ended(stream.sid))
         stream.receiving = _DONE
         if stream.sending is _DONE:
             self._close(stream)

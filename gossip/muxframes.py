@@ -40,7 +40,7 @@ _OPENING = Struct("!BBHIB")
 _CODED = Struct("!BBHII")
 _CREDIT = Struct("!BBHIQ")
 
-# type: (shortest payload, longest payload, flags that may be set, lowest sid, highest sid)
+# By type: (shortest payload, longest payload, flags that may be set, lowest sid, highest sid)
 _RULES: Final = {
     OPEN: (1, 1 + MAX_HEAD_B, END, 1, MAX_SID),
     HEAD: (0, MAX_HEAD_B, END, 1, MAX_SID),

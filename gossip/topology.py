@@ -2,8 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from random import Random
 
 LEAF_HUBS = 3  # enough that no single hub, and no pair, is a leaf's only path
 MESH_HUBS = 16  # up to here hubs know every other; beyond, a seeded choice of `SPARSE_HUBS`
@@ -37,7 +39,7 @@ def targets(me: bytes, is_hub: bool, known: Iterable[Address]) -> tuple[Address,
     return (*hubs, *ingresses)
 
 
-def redial_s(attempt: int, rng: Random) -> float:
+def redial_s(attempt: int, rng: "Random") -> float:
     """Seconds to wait before dialling for the `attempt`-th time (0 first): none, then doubling, jittered.
 
     Dialling never gives up: a node that stopped trying would need a person to bring it back.

@@ -39,6 +39,8 @@ from registry.views import Snapshot, Views
 log = logging.getLogger(f"tela.{__name__}")
 
 VERSION = "0.1.0"
+DRAIN_S = 30.0  # what requests under way may take once a node is told to stop
+HEARD_S = 0.3  # until every ingress has heard of it
 
 
 class NodeProcess:
@@ -89,9 +91,15 @@ class NodeProcess:
         self._stopping = asyncio.Event()
         self.ledger: Ledger | None = None
         self.relay: Relay | None = None
+        self._worker: Worker | None = None
         self._server: HttpServer | None = None
         self._serving: list[asyncio.Task[None]] = []
         self._server_url = ""
+
+    @property
+    def id(self) -> str:
+        """The id of this node."""
+        return self._author.id
 
     def stop(self) -> None:
         """Drain, say LEFT and end."""
@@ -122,15 +130,27 @@ class NodeProcess:
             await self._leave(background)
 
     async def _leave(self, background: list[asyncio.Task[None]]) -> None:
-        async with asyncio.TaskGroup() as draining:
+        await self._drain()
+        async with asyncio.TaskGroup() as leaving:
             for supervisor in self._supervisors.values():
-                draining.create_task(supervisor.drain_and_stop())
+                leaving.create_task(supervisor.drain_and_stop())
         if self._server is not None:
             self._server.should_exit = True
             await asyncio.wait(self._serving)
         await self.mesh.farewell()
         for task in background:
             task.cancel()
+
+    async def _drain(self) -> None:
+        """Let what is under way finish: first the ingresses must hear that no more should come."""
+        if self._worker is None:
+            return
+        for supervisor in self._supervisors.values():
+            supervisor.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await asyncio.sleep(HEARD_S)
+                await self._worker.is_idle.wait()
 
     # --- engines
 
@@ -144,7 +164,7 @@ class NodeProcess:
         if not self._config.engines:
             return
         session = await stack.enter_async_context(engine_session())
-        worker = Worker(Granted(self._engine, self._is_ingress), session)
+        worker = self._worker = Worker(Granted(self._engine, self._is_ingress), session)
         self.mesh.serve(REQUEST, worker.serve)
         for engine in self._config.engines:
             self._supervisors[engine.slot] = self._supervisor(engine, session, agent)

@@ -46,7 +46,7 @@ def http_server(app: Ingress) -> HttpServer:
             log_level="warning",
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=30,
             backlog=BACKLOG,
         )
     )

@@ -53,6 +53,8 @@ class Worker:
 
     def __init__(self, granted: Granted, session: aiohttp.ClientSession, api_key: str | None = None) -> None:
         self.in_flight = 0
+        self.is_idle = asyncio.Event()
+        self.is_idle.set()
         self._granted = granted
         self._session = session
         self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -63,10 +65,13 @@ class Worker:
         assert task is not None
         stream.on_lost = task.cancel
         self.in_flight += 1
+        self.is_idle.clear()
         try:
             await self._serve(stream)
         finally:
             self.in_flight -= 1
+            if not self.in_flight:
+                self.is_idle.set()
 
     async def _serve(self, stream: Stream) -> None:
         try:

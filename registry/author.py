@@ -34,9 +34,7 @@ class Author:
         seq = self._seqs.get((kind, subject), 0) + 1
         self._seqs[kind, subject] = seq
         order = self.run if run is None else run
-        return seal(
-            Draft(kind, subject, encode_body(body), run=order, rank=rank, seq=seq), self.key, self._sign
-        )
+        return seal(Draft(kind, subject, encode_body(body), run=order, rank=rank, seq=seq), self.key, self._sign)
 
 
 def next_run(persisted: int, known: int, unix_ms: int) -> int:

@@ -38,8 +38,7 @@ class Grant(NamedTuple):
 def holds(charter: Charter, key: bytes, verb: str) -> bool:
     """Whether a key may do `verb` on the whole fabric."""
     return any(
-        operator.key == key and verb in operator.verbs and operator.scope == "fabric"
-        for operator in charter.operators
+        operator.key == key and verb in operator.verbs and operator.scope == "fabric" for operator in charter.operators
     )
 
 
@@ -55,9 +54,7 @@ def charter_in_force(fabric_id: bytes, charters: Iterable[Chartered]) -> InForce
         return None
     forks: list[Record] = []
     while True:
-        heirs = sorted(
-            (each for each in held if _follows(each, current)), key=lambda each: each.record.order.hash
-        )
+        heirs = sorted((each for each in held if _follows(each, current)), key=lambda each: each.record.order.hash)
         if not heirs:
             return InForce(current, tuple(forks))
         current = heirs[0]

@@ -57,9 +57,7 @@ class Digest:
     def differing(self, theirs: bytes) -> list[int]:
         """The buckets in which another shelf, given its concatenated digests, differs from this one."""
         return [
-            index
-            for index, own in enumerate(self.sums())
-            if own != theirs[index * DIGEST_B : (index + 1) * DIGEST_B]
+            index for index, own in enumerate(self.sums()) if own != theirs[index * DIGEST_B : (index + 1) * DIGEST_B]
         ]
 
     def entries(self, bucket: int) -> Entries:

@@ -46,9 +46,7 @@ def live_doubts(replica: Replica, sightings: Mapping[str, Sighting]) -> dict[str
 def suspects(replica: Replica, sightings: Mapping[str, Sighting]) -> frozenset[str]:
     """The ids of nodes whose independent paths have all failed."""
     doubts = live_doubts(replica, sightings)
-    hubs = {
-        name for name, seen in sightings.items() if is_hub(seen.node) and seen.record.order.rank < Rank.LEFT
-    }
+    hubs = {name for name, seen in sightings.items() if is_hub(seen.node) and seen.record.order.rank < Rank.LEFT}
     dead_hubs = {hub for hub in hubs & doubts.keys() if _condemned(doubts[hub], hubs - {hub})}
     live_hubs = hubs - dead_hubs
 

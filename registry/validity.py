@@ -27,9 +27,7 @@ class Standing(NamedTuple):
 def standing(replica: Replica, fabric_id: bytes, now_fabric: float) -> Standing:
     """Derive who counts from a replica."""
     charters = [
-        Chartered(entry.record, entry.body)
-        for entry in replica.of_kind("charter")
-        if isinstance(entry.body, Charter)
+        Chartered(entry.record, entry.body) for entry in replica.of_kind("charter") if isinstance(entry.body, Charter)
     ]
     in_force = charter_in_force(fabric_id, charters)
     if in_force is None:

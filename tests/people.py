@@ -49,9 +49,7 @@ def membership(
     max_nodes=100,
     roles=("worker", "ingress", "relay"),
 ):
-    body = Membership(
-        member=member.key, provider="lab", roles=roles, not_after=not_after, max_nodes=max_nodes
-    )
+    body = Membership(member=member.key, provider="lab", roles=roles, not_after=not_after, max_nodes=max_nodes)
     return admit(body, by.key, by.sign)
 
 
@@ -59,9 +57,7 @@ def certificate(node: Person, *, by=MEMBER, not_after=FAR_S, roles=("worker", "i
     return certify(Certificate(node=node.key, roles=roles, not_after=not_after), by.key, by.sign, seq=seq)
 
 
-def node_record(
-    node: Person, *, run=1, rank=Rank.SERVING, seq=1, hub=False, hubs=(), draining=False, host=None
-):
+def node_record(node: Person, *, run=1, rank=Rank.SERVING, seq=1, hub=False, hubs=(), draining=False, host=None):
     body = Node(
         host=host or f"host{node.number}",
         roles=("ingress", "relay") if hub else ("worker",),
@@ -72,9 +68,7 @@ def node_record(
     return node.write(body, node.id, run=run, rank=rank, seq=seq)
 
 
-def replica_record(
-    node: Person, model="m", *, slot="e0", node_run=1, run=1, rank=Rank.SERVING, seq=1, draining=False
-):
+def replica_record(node: Person, model="m", *, slot="e0", node_run=1, run=1, rank=Rank.SERVING, seq=1, draining=False):
     body = Replica(node_run=node_run, engine="demo", models=(Offer(id=model),), draining=draining)
     return node.write(body, f"{node.id}/{slot}", run=run, rank=rank, seq=seq)
 

@@ -6,7 +6,6 @@ import json
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
 
@@ -135,13 +134,13 @@ class Demo:
     # --- narration
 
     def _narrate(self, name: str, event: Event) -> None:
-        words: dict[object, Callable[[], str]] = {
-            "ready": lambda: f"up, links {event.get('links')}" if event.get("links") else "up",
-            "engine": lambda: f"engine {event.get('state')} {event.get('phase') or ''}".rstrip(),
+        words = {
+            "ready": "up" if not event.get("http") else f"up at {event['http']}",
+            "engine": f"engine {event.get('state')} {event.get('phase') or ''}".rstrip(),
         }
-        told = words.get(event.get("event"))
-        if told is not None and not (self._is_quiet and not self._as_json):
-            self._line({"node": name, **event}, clean(f"{name:12} {told()}"))
+        told = words.get(str(event.get("event")))
+        if told is not None and (self._as_json or not self._is_quiet):
+            self._line({"node": name, **event}, clean(f"{name:12} {told}"))
 
     def _report(self, step: Step) -> None:
         mark = "ok    " if step.ok else "FAILED"

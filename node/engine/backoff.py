@@ -1,7 +1,10 @@
 """How long to wait before an engine is started again: a pure function of how often it failed."""
 
 from dataclasses import dataclass
-from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
 
 FIRST_S = 0.2
 LONGEST_S = 30.0
@@ -20,7 +23,7 @@ class Backoff:
         """Count a run that ended after `served_s` seconds of service."""
         return Backoff(failures=1 if served_s >= GOOD_SERVICE_S else self.failures + 1)
 
-    def delay_s(self, rng: Random) -> float:
+    def delay_s(self, rng: "Random") -> float:
         """Seconds to wait now: doubling, the upper half of it random so that a fleet does not act as one."""
         if self.failures == 0:
             return 0.0

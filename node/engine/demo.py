@@ -191,9 +191,7 @@ class DemoEngine:
         body, echo = await self._accept(exchange, scope)
         await self._generate(exchange, read_body(_COMPLETION, body), echo)
 
-    async def _generate(
-        self, exchange: Exchange, request: ChatRequest | CompletionRequest, echo: str | None
-    ) -> None:
+    async def _generate(self, exchange: Exchange, request: ChatRequest | CompletionRequest, echo: str | None) -> None:
         metrics = self._metrics_of(request.model)
         answer = answer_to(
             request,

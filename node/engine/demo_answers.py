@@ -78,9 +78,7 @@ class Answer:
         kind = b"chat.completion" if self.is_chat else b"text_completion"
         frame = b'{"index":%d,' + said + b',"logprobs":null,"finish_reason":"%s"}'
         reason = self.reason.encode()
-        choices = b",".join(
-            frame % (index, b"".join(tokens), reason) for index, tokens in enumerate(self.choices)
-        )
+        choices = b",".join(frame % (index, b"".join(tokens), reason) for index, tokens in enumerate(self.choices))
         return b'{%s"object":"%s",%s,"choices":[%s],"usage":%s}' % (
             self.head,
             kind,
@@ -123,18 +121,14 @@ class Answer:
                 yield before[index] + token + after, 1, index == 0
 
 
-def answer_to(
-    request: ChatRequest | CompletionRequest, *, natural_tokens: int, context_tokens: int
-) -> Answer:
+def answer_to(request: ChatRequest | CompletionRequest, *, natural_tokens: int, context_tokens: int) -> Answer:
     """Return the answer to a request: a function of nothing else.
 
     Raises:
         RequestRefused: see plan_length().
     """
     prompts = request.prompt_tokens()
-    count, reason = plan_length(
-        request, prompts, natural_tokens=natural_tokens, context_tokens=context_tokens
-    )
+    count, reason = plan_length(request, prompts, natural_tokens=natural_tokens, context_tokens=context_tokens)
     seed = text.seed_of(request.model, request.canonical())
     is_chat = isinstance(request, ChatRequest)
     number = (request.n or 1) * len(prompts)
@@ -181,8 +175,7 @@ class Vectors:
             "created": CREATED,
             "model": self.model,
             "data": [
-                {"index": index, "object": "embedding", "embedding": vector}
-                for index, vector in enumerate(packed)
+                {"index": index, "object": "embedding", "embedding": vector} for index, vector in enumerate(packed)
             ],
             "usage": {
                 "prompt_tokens": self.prompt_tokens,

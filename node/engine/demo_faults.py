@@ -10,8 +10,7 @@ from typing import Final
 from registry.errors import TelaError
 
 _HINT: Final = (
-    "known: slow=MS slow-token=MS 4xx 5xx garbage reset hang crash "
-    "truncate=K eof=K hang-after=K crash-after-events=K"
+    "known: slow=MS slow-token=MS 4xx 5xx garbage reset hang crash truncate=K eof=K hang-after=K crash-after-events=K"
 )
 
 

@@ -100,9 +100,7 @@ def render(models: Mapping[str, ModelMetrics], capacity_tokens: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _families(
-    labelled: list[tuple[str, ModelMetrics]], capacity_tokens: int
-) -> Iterator[tuple[str, str, list[str]]]:
+def _families(labelled: list[tuple[str, ModelMetrics]], capacity_tokens: int) -> Iterator[tuple[str, str, list[str]]]:
     """Yield name, type and samples of each metric."""
 
     def plain(name: str, kind: str, values: Iterable[float]) -> tuple[str, str, list[str]]:

@@ -22,9 +22,7 @@ _Body = TypeVar("_Body")
 class RequestRefused(TelaError):
     """A request that is answered with an OpenAI error object of this HTTP status."""
 
-    def __init__(
-        self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str = "") -> None:
         super().__init__(message, code="request_refused")
         self.status = status
         self.kind = kind

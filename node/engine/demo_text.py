@@ -47,9 +47,9 @@ def _bytes_of(seed: bytes, index: int, size_b: int) -> bytes:
     """Expand a seed: BLAKE2b keyed with it, in counter mode, salted with the index."""
     salt = index.to_bytes(blake2b.SALT_SIZE, "big")
     blocks = -(-size_b // _BLOCK_TOKENS)
-    return b"".join(
-        blake2b(number.to_bytes(8, "big"), key=seed, salt=salt).digest() for number in range(blocks)
-    )[:size_b]
+    return b"".join(blake2b(number.to_bytes(8, "big"), key=seed, salt=salt).digest() for number in range(blocks))[
+        :size_b
+    ]
 
 
 def tokens_of(seed: bytes, index: int, count: int) -> list[bytes]:
@@ -72,8 +72,7 @@ def count_words(text: str) -> int:
 def token_ids(text: str) -> list[int]:
     """Return a stable number for each word of a text."""
     return [
-        int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % _VOCABULARY
-        for word in text.split()
+        int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % _VOCABULARY for word in text.split()
     ]
 
 

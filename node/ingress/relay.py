@@ -253,7 +253,9 @@ class Relay:
             return Failed(Failure.LOST, why)
         call.end(200, "truncated")
         if not call.is_gone:
-            event = error_event(f"The stream ended early: {why}.", "upstream_disconnect", call.shown_id)
+            event = b"\n\n" * tap.is_mid_event + error_event(
+                f"The stream ended early: {why}.", "upstream_disconnect", call.shown_id
+            )
             await self._send_events(call, headers, event, send, is_last=True)
         return None
 

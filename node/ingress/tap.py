@@ -21,7 +21,7 @@ _COMMA = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 
 
 class _Answer(msgspec.Struct):
-    usage: dict[str, object] | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Chunk(msgspec.Struct):
@@ -130,11 +130,15 @@ class StreamTap:
         return event
 
 
-def tokens_of_body(body: bytes) -> Tokens:
-    """Read what an answer that was not streamed used; no counts when it is not JSON or does not say."""
+def tokens_of_body(body: bytes) -> Tokens | None:
+    """Read what an answer that was not streamed used; no counts when it does not say, None when it is no JSON."""
     try:
-        return tokens_from_usage(_answers.decode(body).usage)
+        usage = _answers.decode(body).usage
     except (msgspec.DecodeError, RecursionError):
+        return None
+    try:
+        return tokens_from_usage(msgspec.json.decode(usage))
+    except (msgspec.DecodeError, RecursionError, ValueError):
         return Tokens()
 
 

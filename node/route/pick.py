@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 class Policy(StrEnum):
@@ -21,7 +24,7 @@ def pick(
     in_flight: Mapping[str, int],
     weights: Mapping[str, float],
     turn: int,
-    rng: Random,
+    rng: "Random",
 ) -> int:
     """The index of the chosen candidate.
 

@@ -130,9 +130,7 @@ def test_a_revoked_key_is_refused_and_named_inwardly():
     assert verdict == Refused(cause=Cause.REVOKED, key_id=entry().id)
 
 
-@pytest.mark.parametrize(
-    "ring", [KeyRing([]), KeyRing([entry(revoked=True)]), KeyRing([entry(expires_at=1.0)])]
-)
+@pytest.mark.parametrize("ring", [KeyRing([]), KeyRing([entry(revoked=True)]), KeyRing([entry(expires_at=1.0)])])
 def test_every_refusal_reads_the_same_outside(ring):
     verdict = ring.check(f"Bearer {SECRET}", None, NOW)
     assert isinstance(verdict, Refused)

@@ -174,9 +174,7 @@ def test_half_a_line_on_a_full_disk_refuses_the_request_and_spoils_no_other(tmp_
 
 def test_settling_on_another_thread_deletes_every_segment(tmp_path):
     writer = SegmentWriter(tmp_path, max_b=150)
-    settled = threading.Thread(
-        target=lambda: [writer.settled(rid, segment) for rid, segment in iter(handed.pop, None)]
-    )
+    settled = threading.Thread(target=lambda: [writer.settled(rid, segment) for rid, segment in iter(handed.pop, None)])
     handed = [None] + [(f"r{n}", intend(writer, f"r{n}")) for n in range(200)]
     settled.start()
     for n in range(200, 400):

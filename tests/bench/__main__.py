@@ -34,7 +34,7 @@ def main() -> int:
 
 
 async def _bench(arguments: argparse.Namespace) -> None:
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")  # noqa: TID251 - the report's date
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     about = conditions(stamp)
     with tempfile.TemporaryDirectory(prefix="tela-bench-") as directory:
         async with _engine() as (process, port):

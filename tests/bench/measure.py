@@ -144,7 +144,8 @@ def _of_each(measure: Callable[[int], float], processes: Mapping[str, list[int]]
     try:
         return {role: sum(map(measure, pids)) for role, pids in processes.items()}
     except (OSError, LookupError) as error:
-        raise TelaError("a process under measurement is gone", hint="see why it ended", code="bench_process") from error
+        gone = "a process under measurement is gone"
+        raise TelaError(gone, hint="see why it ended", code="bench_process") from error
 
 
 def _cpu_s(pid: int) -> float:
@@ -234,7 +235,7 @@ def _figures(taken: Sequence[_Taken]) -> Figures:
     failures: Counter[str] = Counter()
     for each in rounds:
         failures.update(each.summary.failures)
-    roles = rounds[0].cpu_s
+    cpu_s = {role: sum(each.cpu_s[role] for each in rounds) for role in rounds[0].cpu_s}
     generator_s = sum(each.summary.generator_cpu_s for each in rounds)
     return Figures(
         asked=asked,
@@ -243,8 +244,8 @@ def _figures(taken: Sequence[_Taken]) -> Figures:
         rate_per_s=median(map(_rate, taken)),
         latency_ms=spread([value for each in taken for value in each.latencies_ms]),
         first_ms=spread([value for each in taken for value in each.firsts_ms]),
-        cpu_ms_per_request=_per_request({role: sum(each.cpu_s[role] for each in rounds) for role in roles}, asked),
-        rss_mb={role: max(each.rss_mb[role] for each in rounds) for role in roles},
+        cpu_ms_per_request=_per_request(cpu_s, asked),
+        rss_mb={role: max(each.rss_mb[role] for each in rounds) for role in rounds[0].rss_mb},
         generator_cpu_ms_per_request=1e3 * generator_s / asked if asked else 0.0,
         late_p90_ms=max(each.summary.late_ms.p90 if each.summary.late_ms else 0.0 for each in rounds),
     )

@@ -28,7 +28,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _DIGITS: Final = 4  # after the point; a microsecond is 0.001 of our milliseconds
 _LATE_MS: Final = 1.0  # a generator this far behind its schedule was short of processor time
 _ROW: Final = "{:<9}{:>8}{:>9}{:>9}{:>9}{:>11}{:>10}  {}"
-_HEAD: Final = _ROW.format("", "asked", "P50 ms", "P90 ms", "P99 ms", "first P50", "per s", "CPU ms per request")
+_NAMES: Final = ("", "asked", "P50 ms", "P90 ms", "P99 ms", "first P50", "per s", "CPU ms per request")
+_HEAD: Final = _ROW.format(*_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Report:
 
     name: str  # of the file, without .json
     conditions: Conditions
-    parts: dict[str, Paired | Mapping[str, object]]
+    parts: Mapping[str, Paired | Mapping[str, object]]
 
 
 def conditions(date_utc: str) -> Conditions:

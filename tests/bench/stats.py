@@ -147,7 +147,13 @@ def paired_difference(direct: Sequence[float], through: Sequence[float]) -> floa
     return median(_differences(direct, through))
 
 
-def added(direct: Sequence[float], through: Sequence[float], *, pooled_direct: float, pooled_through: float) -> Added:
+def added(
+    direct: Sequence[float],
+    through: Sequence[float],
+    *,
+    pooled_direct: float,
+    pooled_through: float,
+) -> Added:
     """Return what `through` costs more, from one value per round and the values over all rounds.
 
     Raises:

@@ -235,7 +235,12 @@ def test_an_engine_that_hangs_ends_with_patience():
         async with demo_engine() as place:
             asked = target(place, "hang")
             hasty = Target(
-                host=place.host, port=place.port, path=CHAT, headers=asked.headers, body=asked.body, patience_s=0.02
+                host=place.host,
+                port=place.port,
+                path=CHAT,
+                headers=asked.headers,
+                body=asked.body,
+                patience_s=0.02,
             )
             (sample,) = await sequential(hasty, count=1)
             assert sample.error == load.TIMED_OUT

@@ -65,7 +65,7 @@ def test_a_port_in_use_is_said():
         async with started(hub):
             address = hub.mesh.urls[0].removeprefix("ws://")
             with pytest.raises(TelaError, match="cannot listen for links at"):
-                await WebsocketNetwork().listen(address, lambda: None)  # type: ignore[arg-type,return-value]
+                await WebsocketNetwork().listen(address, lambda: None)
 
     both_loops(main)
 
@@ -74,7 +74,7 @@ def test_a_port_in_use_is_said():
 def test_an_address_that_is_none_is_said(address):
     async def main():
         with pytest.raises(TelaError, match="cannot listen"):
-            await WebsocketNetwork().listen(address, lambda: None)  # type: ignore[arg-type,return-value]
+            await WebsocketNetwork().listen(address, lambda: None)
 
     both_loops(main)
 

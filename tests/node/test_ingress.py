@@ -98,7 +98,7 @@ def test_a_stream_is_the_engines_byte_for_byte_and_usage_is_known_all_the_same(t
 
 
 def test_the_engine_gets_the_clients_bytes_and_not_its_key(tmp_path):
-    raw = b'{ "model" : "demo/model",\n "messages":[{"role":"user","content":"\\u00e9\xc3\xa9"}], "x":1.0e2, "unknown":[] }'
+    raw = b'{ "model" : "demo/model",\n "messages":[{"role":"user","content":"\\u00e9\xc3\xa9"}], "x":1.0e2, "y":[] }'
 
     async def script(door):
         async with door.post(data=raw, headers={"x-tela-echo": "body"}) as response:

@@ -49,9 +49,7 @@ def test_any_order_and_repetition_gives_the_same_replica(batch, random):
     random.shuffle(shuffled)
     one, other = replica_of(batch), replica_of(shuffled)
     assert state(one) == state(other)
-    assert all(
-        one.shelves[shelf].digest.root() == other.shelves[shelf].digest.root() for shelf in one.shelves
-    )
+    assert all(one.shelves[shelf].digest.root() == other.shelves[shelf].digest.root() for shelf in one.shelves)
 
 
 @given(st.lists(records(), max_size=12), records())

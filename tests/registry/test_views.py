@@ -34,10 +34,7 @@ def test_each_filter_excludes_with_its_name():
     assert why_not(node_record(LEAF), replica_record(LEAF, draining=True)) == "draining"
     assert why_not(node_record(LEAF, draining=True), replica_record(LEAF)) == "draining"
     assert why_not(node_record(LEAF), replica_record(LEAF, rank=Rank.DOWN)) == "state"
-    assert (
-        why_not(node_record(LEAF), replica_record(LEAF), doubt_record(HUB, LEAF), node_record(HUB))
-        == "suspect"
-    )
+    assert why_not(node_record(LEAF), replica_record(LEAF), doubt_record(HUB, LEAF), node_record(HUB)) == "suspect"
 
 
 def test_a_member_without_the_worker_role_serves_nothing():

@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 
@@ -92,7 +92,7 @@ async def start(times: int = 5) -> dict[str, object]:
     return {"load": "tela demo, three workers", "seconds_to_serve": took, "reached": max(took) <= 8.0}
 
 
-PARTS: dict[str, Callable[[], Awaitable[dict[str, object]]]] = {"kill": kill, "start": start}
+PARTS: dict[str, Callable[[], Coroutine[None, None, dict[str, object]]]] = {"kill": kill, "start": start}
 
 
 async def _rows(fabric: DemoFabric, wanted: int) -> int:
@@ -118,7 +118,7 @@ def main(argv: list[str]) -> int:
     for name in wanted:
         print(f"{name}: {PARTS[name].__doc__}", file=sys.stderr, flush=True)
         about = conditions(date)
-        figures = asyncio.run(PARTS[name]())  # type: ignore[arg-type]
+        figures = asyncio.run(PARTS[name]())
         report = {"name": name, "date_utc": about.date_utc, "platform": about.platform, "versions": about.versions}
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / f"soak-{name}.json").write_text(json.dumps({**report, **figures}, indent=1) + "\n")
