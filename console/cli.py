@@ -41,10 +41,27 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except TelaError as error:
-            click.echo(f"tela: {error.message}", err=True)
-            if error.hint:
-                click.echo(f"      {error.hint}", err=True)
-            sys.exit(1)
+            _show(error)
+        except BaseExceptionGroup as group:  # of several tasks that failed at once, the first may be shown
+            shown, others = group.split(TelaError)
+            if shown is None or others is not None:
+                raise
+            _show(_first(shown))
+        sys.exit(1)
+
+
+def _show(error: BaseException) -> None:
+    if isinstance(error, TelaError):
+        click.echo(f"tela: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"      {error.hint}", err=True)
+
+
+def _first(group: BaseExceptionGroup[TelaError]) -> BaseException:
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

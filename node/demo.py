@@ -247,13 +247,19 @@ class DemoFabric:
         async with asyncio.timeout(READY_S):
             while node.ready is None:
                 if node.process.stdout is not None and node.process.stdout.at_eof():
-                    raise TelaError(f"{node.name} did not start: {self._last_words(node)}", code="not_started")
+                    what, hint = self._last_words(node)
+                    raise TelaError(f"{node.name} did not start: {what}", hint=hint, code="not_started")
                 await node.changed.wait()
                 node.changed.clear()
 
-    def _last_words(self, node: DemoNode) -> str:
+    def _last_words(self, node: DemoNode) -> tuple[str, str]:
+        """What a node that is gone said last: the matter and what to do about it."""
         lines = (self._directory / f"{node.name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        said = [at for at, line in enumerate(lines) if line.startswith("tela: ")]
+        if not said:
+            return (lines[-1] if lines else "it said nothing"), ""
+        hint = lines[said[-1] + 1].strip() if said[-1] + 1 < len(lines) else ""
+        return lines[said[-1]].removeprefix("tela: "), hint
 
     async def _any_change(self) -> None:
         waits = [asyncio.ensure_future(node.changed.wait()) for node in self.workers]
