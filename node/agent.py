@@ -55,6 +55,7 @@ class Agent:
                 "run": state.run,
                 "state": state.rank.name,
                 "phase": state.phase,
+                "draining": state.draining,
                 "pid": state.pid,
                 "models": [offer.id for offer in state.offers],
             }

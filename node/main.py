@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -126,6 +127,8 @@ class NodeProcess:
             if self._config.exit_with_stdin:
                 _when_stdin_ends(self.stop)
             self._say({"event": "ready", "node": self._author.id, "links": list(urls), "http": self._server_url})
+            gc.collect()
+            gc.freeze()  # what lives from here on is walked no more by the collector, whose pauses are tail latency
             await self._stopping.wait()
             await self._leave(background)
 

@@ -18,8 +18,10 @@ from node.demo import DemoFabric, Event
 from node.scenario import Script, Step, until_called
 from registry.text import clean
 
-TRAFFIC_PER_S = 4.0
+TRAFFIC_PER_S = 10.0
 TELL_EACH_S = 2.0
+FIRST_KILL_S = 4.0  # after the traffic began an engine is killed, to be seen
+KILL_EACH_S = 15.0
 
 
 @click.command()
@@ -31,7 +33,8 @@ TELL_EACH_S = 2.0
 def demo(workers: int, check: bool, as_json: bool, seconds: float | None, port: int) -> None:
     """A whole fabric on this machine: an ingress, workers on demo engines, live traffic.
 
-    Everything runs as real processes in a temporary directory and is gone afterwards.
+    Now and then an engine is killed, so that it can be seen what becomes of its requests. Everything runs as real
+    processes in a temporary directory and is gone afterwards.
     """
     if check and workers < 3:
         raise click.UsageError("--check kills two of the workers; it needs --workers 3 or more")
@@ -96,6 +99,7 @@ class Demo:
 
     async def _traffic(self, script: Script, stop: asyncio.Event) -> None:
         told = self._clock.now()
+        kill_at, killed = told + FIRST_KILL_S, 0
         async with asyncio.TaskGroup() as tasks:
             turn = 0
             while not stop.is_set():
@@ -103,6 +107,10 @@ class Demo:
                 tasks.create_task(script.call(stream=turn % 2 == 0))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), 1.0 / TRAFFIC_PER_S)
+                if self._clock.now() >= kill_at and len(self._fabric.workers) > 1:
+                    kill_at += KILL_EACH_S
+                    self._kill(killed % len(self._fabric.workers))
+                    killed += 1
                 if self._clock.now() - told >= TELL_EACH_S:
                     told = self._clock.now()
                     self._sum_up(script)
@@ -110,12 +118,26 @@ class Demo:
     def _sum_up(self, script: Script) -> None:
         troubles = [answer.trouble for _, answer in script.answers if answer.trouble is not None]
         nodes = Counter(answer.node.partition("@")[0] for _, answer in script.answers if answer.node)
-        total = len(script.answers)
+        total, streamed = len(script.answers), sum(stream for stream, _ in script.answers)
         self._line(
-            {"event": "traffic", "requests": total, "failed": len(troubles), "by_node": dict(nodes)},
-            f"{total} requests, {len(troubles)} failed · "
+            {
+                "event": "traffic",
+                "requests": total,
+                "streamed": streamed,
+                "failed": len(troubles),
+                "by_node": dict(nodes),
+            },
+            f"{total} requests, {streamed} of them streamed, {len(troubles)} failed · "
             + " · ".join(f"{name} {count}" for name, count in sorted(nodes.items())),
         )
+
+    def _kill(self, at: int) -> None:
+        worker = self._fabric.workers[at]
+        if worker.engine_state == "SERVING":
+            pid = self._fabric.kill_engine(at)
+            self._line(
+                {"event": "killed", "node": worker.name, "pid": pid}, f"{worker.name:12} kill -9 {pid}, its engine"
+            )
 
     def _invite(self) -> None:
         secret, url, model = self._fabric.authority.secret, self._fabric.url, self._fabric.model
@@ -136,11 +158,11 @@ class Demo:
     def _narrate(self, name: str, event: Event) -> None:
         words = {
             "ready": "up" if not event.get("http") else f"up at {event['http']}",
-            "engine": f"engine {event.get('state')} {event.get('phase') or ''}".rstrip(),
+            "engine": f"engine {event.get('state')} {'draining' if event.get('draining') else event.get('phase')}",
         }
         told = words.get(str(event.get("event")))
         if told is not None and (self._as_json or not self._is_quiet):
-            self._line({"node": name, **event}, clean(f"{name:12} {told}"))
+            self._line({"node": name, **event}, clean(f"{name:12} {told}".rstrip()))
 
     def _report(self, step: Step) -> None:
         mark = "ok    " if step.ok else "FAILED"
