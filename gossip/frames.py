@@ -5,6 +5,7 @@ more; a known type that does not decode is a fault of the peer.
 """
 
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Annotated
 
 import msgspec
@@ -95,8 +96,10 @@ def decode(data: bytes) -> Frame | None:
         return None
     try:
         frame: Frame = decoder.decode(data[1:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter from fields that are skipped unread
         raise RemoteProtocolError(f"control frame {data[0]} refused: {error}", code="bad_frame") from None
+    if isinstance(frame, Ping) and not isfinite(frame.wall):  # one NaN would spoil the median of all hubs' clocks
+        raise RemoteProtocolError("ping without a time", code="bad_frame")
     if isinstance(frame, Entries) and len(frame.pairs) % PAIR_B:
         raise RemoteProtocolError("entries cut short", code="bad_frame")
     if isinstance(frame, Want) and len(frame.slots) % DIGEST_B:

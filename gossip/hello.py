@@ -13,7 +13,7 @@ from gossip.transcript import MAX_HELLO_B
 from registry.charter import OWNER, holds
 from registry.clock import is_expired
 from registry.errors import RecordRefused
-from registry.kinds import Certificate, Membership, read_body
+from registry.kinds import Body, Certificate, Membership, Opaque, read_body
 from registry.record import MAX_RECORD_B, Record, decode
 from registry.replica import Replica
 from registry.validity import standing
@@ -51,6 +51,7 @@ class Verdict(NamedTuple):
     refusal: str | None  # a key of REFUSALS; None: admitted
     proofs: tuple[Record, ...] = ()
     hello: Hello | None = None
+    roles: frozenset[str] = frozenset()  # what both proofs allow, whatever the greeting claims
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -63,8 +64,8 @@ def judge(payload: bytes, peer: bytes, replica: Replica, fabric_id: bytes, now_f
     try:
         hello = _DECODER.decode(payload) if len(payload) <= MAX_HELLO_B else None
         proofs = tuple(decode(raw) for raw in hello.proofs) if hello else ()
-        bodies = tuple(read_body(proof) for proof in proofs)
-    except (msgspec.MsgspecError, RecordRefused):
+        bodies = tuple(_newest(proof, replica) for proof in proofs)
+    except (msgspec.MsgspecError, RecordRefused, RecursionError):  # the last from fields that are skipped unread
         return Verdict("bad_hello")
     if hello is None or len(bodies) != 2:
         return Verdict("bad_hello")
@@ -82,4 +83,24 @@ def judge(payload: bytes, peer: bytes, replica: Replica, fabric_id: bytes, now_f
         return Verdict("not_certified")
     if is_expired(min(membership.not_after, certificate.not_after), now_fabric):
         return Verdict("expired")
-    return Verdict(None, proofs, hello)
+    if _earlier_nodes(proofs[1], replica, now_fabric) >= membership.max_nodes:
+        return Verdict("too_many")
+    return Verdict(None, proofs, hello, frozenset(membership.roles) & frozenset(certificate.roles))
+
+
+def _newest(proof: Record, replica: Replica) -> Body | Opaque:
+    """What a proof says, or its successor where we hold one: an operator's second thoughts count at the door too."""
+    held = replica.get(proof.key)
+    return held.body if held is not None and held.record.order[:3] > proof.order[:3] else read_body(proof)
+
+
+def _earlier_nodes(certificate: Record, replica: Replica, now_fabric: float) -> int:
+    """How many other nodes the same member certified before this one; the same count as in `registry.validity`."""
+    return sum(
+        record.key.owner == certificate.key.owner
+        and record.key.id != certificate.key.id
+        and record.order < certificate.order
+        and isinstance(body, Certificate)
+        and not is_expired(body.not_after, now_fabric)
+        for record, body in replica.of_kind("certificate")
+    )

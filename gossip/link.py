@@ -71,7 +71,10 @@ class Link:
     # Endpoint
 
     def connected(self, transport: Transport) -> None:
-        """The transport is there: begin the handshake."""
+        """The transport is there: begin the handshake, unless the link was ended before."""
+        if self.gone.is_set():
+            transport.abort()
+            return
         self._transport = transport
         self._session.start()
         self._flush()
@@ -88,6 +91,8 @@ class Link:
         if self._session.stage is Stage.LIVE:
             self._hooks.heard(self)
         for event in events:
+            if self.gone.is_set():  # an earlier one ended the link: what follows would outlive it
+                return
             self._on(event)
         self._flush()
 
@@ -147,14 +152,15 @@ class Link:
         """End the link cleanly: what is queued as urgent leaves, then the end mark."""
         self.reason = self.reason or reason
         if self._transport is None:
+            self.closed(reason)
             return
         self._flush()
         last = self._session.finish()
         if last is not None:
             self._transport.send(last)
-        self._transport.close()
         self._deadline.cancel()
         self._deadline = self._loop.call_later(CLOSE_S, self.abort, "the end mark was not taken")
+        self._transport.close()
 
     def abort(self, reason: str) -> None:
         """End the link at once; the other end sees a loss."""
@@ -180,7 +186,10 @@ class Link:
 
     def has_room(self, sid: int) -> bool:
         """Whether more may be queued on a stream."""
-        return sid not in self._streams or self._mux.room(sid) > 0
+        try:
+            return sid not in self._streams or self._mux.room(sid) > 0
+        except LocalProtocolError:  # both halves are over: nothing is left to wait for
+            return True
 
     def consumed(self, sid: int, n: int) -> None:
         """Grant credit for bytes that were read."""

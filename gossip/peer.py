@@ -6,7 +6,7 @@ moment.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from gossip.errors import RemoteProtocolError
 from gossip.frames import Bye, Entries, Frame, Ping, Records, Sum, Want, batches, decode, encode, shelf_of
 from gossip.instructions import Drop, Instruction, LinkId, Send
 from gossip.sync import answer_entries, answer_sum, answer_want, opening
-from gossip.topology import MESH_HUBS, keeps
+from gossip.topology import keeps
 from registry.author import Author
 from registry.errors import RecordRefused
 from registry.ids import key_id
@@ -23,7 +23,7 @@ from registry.kinds import Doubt, Node
 from registry.lifecycle import Rank, may_move
 from registry.record import Audience, Key, Record, record_hash
 from registry.record import decode as decode_record
-from registry.replica import Replica, Shelf
+from registry.replica import Entry, Replica, Shelf
 
 PING_S = 2.0
 SILENT_S = 6.0  # three pings: one lost to a stall is no reason to drop a link
@@ -32,6 +32,9 @@ REPAIR_S = 1.5  # a repair that did not help is begun again at the next ping
 LAST_REPAIR_S = 60.0
 REFUTE_S = 1.0
 SEEN = 50_000  # hashes of records known not to be news; beyond, a repeated one costs a signature check again
+MAX_REASONS = 64  # reasons of refusal counted apart: they quote the record, and its writer may make up any number
+ANSWER_B = 16_777_216  # what one peer may draw by questions at once: a large replica, several times what a link queues
+ANSWER_B_PER_S = 4_194_304.0  # what it earns again; a question of 2 KB draws a whole digest, so a flood must not pay
 
 
 class Contact(NamedTuple):
@@ -46,7 +49,18 @@ class Contact(NamedTuple):
 class _Line:
     """What the brain knows of one live link. Changed only by `Peer`."""
 
-    __slots__ = ("contact", "fruitless", "heard", "mismatches", "next_ping", "node", "offset", "repair_at")
+    __slots__ = (
+        "answer_b",
+        "answered",
+        "contact",
+        "fruitless",
+        "heard",
+        "mismatches",
+        "next_ping",
+        "node",
+        "offset",
+        "repair_at",
+    )
 
     def __init__(self, contact: Contact, now: float) -> None:
         self.contact = contact
@@ -57,6 +71,13 @@ class _Line:
         self.mismatches = 0  # pings in a row that showed different roots
         self.fruitless = 0  # repairs in a row that brought nothing
         self.offset: float | None = None  # its clock minus ours, seconds; None: no ping yet
+        self.answer_b = float(ANSWER_B)  # bytes of answers it may still draw, as of `answered`
+        self.answered = now
+
+    def earn(self, now: float) -> None:
+        """Let time pay for further answers."""
+        self.answer_b = min(ANSWER_B, self.answer_b + (now - self.answered) * ANSWER_B_PER_S)
+        self.answered = now
 
 
 class Peer:
@@ -103,7 +124,7 @@ class Peer:
         return [*out, *self._push_own(link), self._ping(link, line, now, wall)]
 
     def link_down(self, link: LinkId, now: float) -> list[Instruction]:
-        """A link is gone, for whatever reason; unless it was ours to drop, its node may be doubted soon."""
+        """A link is gone, for whatever reason; unless its node left or has another, it may be doubted soon."""
         line = self._lines.pop(link, None)
         if line is None or any(other.node == line.node for other in self._lines.values()):
             return []
@@ -166,7 +187,7 @@ class Peer:
             case Bye():
                 return [Drop(link, frame.reason)]
             case Sum() | Entries() | Want():
-                return self._on_repair(link, line, frame)
+                return self._on_repair(link, line, frame, now)
 
     def _on_ping(self, link: LinkId, line: _Line, ping: Ping, now: float, wall: float) -> list[Instruction]:
         line.offset = ping.wall - wall
@@ -190,7 +211,7 @@ class Peer:
             Send(link, encode(opening(audience, self.replica.shelves[audience]))) for audience in differing
         ]
 
-    def _on_repair(self, link: LinkId, line: _Line, frame: Sum | Entries | Want) -> list[Instruction]:
+    def _on_repair(self, link: LinkId, line: _Line, frame: Sum | Entries | Want, now: float) -> list[Instruction]:
         audience = shelf_of(frame.shelf)
         shelf = dict(self._shared(line)).get(audience)
         if shelf is None:
@@ -203,7 +224,17 @@ class Peer:
                 answers = answer_entries(frame, shelf)
             case Want():
                 answers = answer_want(frame, shelf)
-        return [Send(link, encode(answer)) for answer in answers]
+        return list(self._paid(link, line, answers, now))
+
+    def _paid(self, link: LinkId, line: _Line, answers: Iterable[Frame], now: float) -> Iterator[Send]:
+        """As many of the answers as the peer has credit for; what is cut off is found by a later repair."""
+        line.earn(now)
+        for answer in answers:
+            if line.answer_b <= 0:
+                return
+            raw = encode(answer)
+            line.answer_b -= len(raw)
+            yield Send(link, raw)
 
     def _on_records(self, link: LinkId, line: _Line, frame: Records, now: float) -> list[Instruction]:
         news = [record for raw in frame.raws if (record := self._merge(raw, line)) is not None]
@@ -224,10 +255,15 @@ class Peer:
                 raise RecordRefused("the accounts shelf is not shared on this link")
             news = self.replica.apply(record)
         except RecordRefused as refusal:
-            self.refused[refusal.reason] = self.refused.get(refusal.reason, 0) + 1
+            self._count(refusal.reason)
             return None
         self._remember(name)
         return record if news else None
+
+    def _count(self, reason: str) -> None:
+        if reason not in self.refused and len(self.refused) >= MAX_REASONS:
+            reason = "other reasons"
+        self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _remember(self, name: bytes) -> None:
         self._seen[name] = None
@@ -278,12 +314,10 @@ class Peer:
         return Send(link, encode(Ping(roots, wall)))
 
     def _push(self, records: list[Record], *, frm: LinkId | None) -> list[Instruction]:
-        from_hub = frm is not None and self._lines[frm].contact.is_hub
-        hubs = sum(line.contact.is_hub for line in self._lines.values())
+        told = self._told_by(frm)
         out: list[Instruction] = []
         for link, line in self._lines.items():
-            meshed = from_hub and line.contact.is_hub and hubs < MESH_HUBS  # that hub told it already
-            if link == frm or meshed:
+            if link == frm or line.node in told:
                 continue
             shared = [record.raw for record in records if self._may_see(record.key, line)]
             out += [Send(link, encode(batch)) for batch in batches(shared)]
@@ -291,7 +325,12 @@ class Peer:
 
     def _push_own(self, link: LinkId) -> list[Instruction]:
         """Own records at once, so that a joining node is known before the first repair."""
-        own = [entry.record.raw for entry in self.replica if entry.record.key.owner == self._author.key]
+        line = self._lines[link]
+        own = [
+            entry.record.raw
+            for entry in self.replica
+            if entry.record.key.owner == self._author.key and self._may_see(entry.record.key, line)
+        ]
         return [Send(link, encode(batch)) for batch in batches(own)]
 
     def _announce_again(self) -> list[Instruction]:
@@ -326,8 +365,24 @@ class Peer:
         return tuple(sorted({line.node for line in self._lines.values() if line.contact.is_hub}))[:16]
 
     def _node_record(self, key: bytes) -> Record | None:
-        entry = self.replica.get(Key(Audience.PUBLIC, "node", key_id(key), key))
+        entry = self._node_entry(key)
         return entry.record if entry else None
 
+    def _node_entry(self, key: bytes) -> Entry | None:
+        return self.replica.get(Key(Audience.PUBLIC, "node", key_id(key), key))
+
+    def _told_by(self, frm: LinkId | None) -> frozenset[str]:
+        """The hubs which the hub behind a link has told already, by what it says of its own links."""
+        contact = self._lines[frm].contact if frm is not None else None
+        entry = self._node_entry(contact.key) if contact is not None and contact.is_hub else None
+        return frozenset(entry.body.hubs) if entry is not None and isinstance(entry.body, Node) else frozenset()
+
     def _doubts_me(self, record: Record) -> bool:
-        return record.key.kind == "doubt" and record.key.id == self._author.id
+        """Whether a record is a doubt about this node that nothing it wrote has answered yet."""
+        if record.key.kind != "doubt" or record.key.id != self._author.id:
+            return False
+        entry, own = self.replica.get(record.key), self._node_record(self._author.key)
+        body = entry.body if entry is not None else None
+        if not isinstance(body, Doubt) or body.cleared:
+            return False
+        return own is None or own.order[:3:2] <= (body.run, body.seq)

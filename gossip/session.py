@@ -83,16 +83,25 @@ class Session:
         """Handle one message.
 
         Raises:
-            RemoteProtocolError: the other end broke the protocol; abort, say nothing.
+            RemoteProtocolError: the other end broke the protocol; the session is over. Abort, say nothing.
         """
-        if self.stage is Stage.LIVE:
-            assert self._opener is not None
-            plain = self._opener.open(message)
-            events: list[Event] = list(self.mux.receive(plain, now=now)) if plain else []
-            if self._opener.finished:
-                self.stage = Stage.OVER
-                events.append(Finished())
-            return events
+        try:
+            return self._read_record(message, now) if self.stage is Stage.LIVE else self._shake_hands(message, now)
+        except RemoteProtocolError:
+            self.stage = Stage.OVER
+            self._waiting.clear()
+            raise
+
+    def _read_record(self, message: bytes, now: float) -> list[Event]:
+        assert self._opener is not None
+        plain = self._opener.open(message)
+        events: list[Event] = list(self.mux.receive(plain, now=now)) if plain else []
+        if self._opener.finished:
+            self.stage = Stage.OVER
+            events.append(Finished())
+        return events
+
+    def _shake_hands(self, message: bytes, now: float) -> list[Event]:
         match self.stage, self._shake:
             case Stage.START, Responder() as responder:
                 self._waiting.append(responder.receive_first(message, now))
@@ -117,12 +126,15 @@ class Session:
         return None
 
     def finish(self) -> bytes | None:
-        """The end mark, which lets the peer tell an end from a loss; None before the link was live."""
+        """The end mark, which lets the peer tell an end from a loss; None before the link was live.
+
+        It carries the urgent frames that still wait, as many as fit a record: a farewell overtakes a full transport.
+        """
         if self.stage is not Stage.LIVE or self._sealer is None:
             self.stage = Stage.OVER
             return None
         self.stage = Stage.OVER
-        return self._sealer.finish()
+        return self._sealer.finish(self.mux.next_record(limit=0) or b"")
 
     def _establish(self, met: Established) -> tuple[Sealer, Opener]:
         self._met = met

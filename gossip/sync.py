@@ -37,9 +37,9 @@ def answer_entries(frame: Entries, shelf: Shelf) -> Iterator[Frame]:
 
 
 def answer_want(frame: Want, shelf: Shelf) -> Iterator[Frame]:
-    """The records asked for, as far as we still hold them."""
+    """The records asked for, as far as we still hold them, each once however often it is asked for."""
     at = range(0, len(frame.slots), DIGEST_B)
-    yield from _records(shelf, (frame.slots[start : start + DIGEST_B] for start in at))
+    yield from _records(shelf, dict.fromkeys(frame.slots[start : start + DIGEST_B] for start in at))
 
 
 def _records(shelf: Shelf, slots: Iterable[bytes]) -> Iterator[Frame]:

@@ -78,8 +78,7 @@ class _Websocket(asyncio.Protocol):
         if not self.opened.done():
             self.opened.set_exception(ConnectionError(reason))
             self.opened.exception()  # nobody may be waiting any more
-        else:
-            self.endpoint.closed(reason)
+        self.endpoint.closed(reason)  # even where it never was connected: a stranger that hangs up is over at once
         self._transport = None
 
     def pause_writing(self) -> None:
@@ -199,17 +198,24 @@ class WebsocketNetwork:
         """Connect to a node's listener; wss goes through TLS, which TLK1 does not rely on."""
         try:
             uri = parse_uri(url.rstrip("/") + PATH)
-        except InvalidURI as error:
+        except (InvalidURI, ValueError) as error:  # the latter from a port or an IPv6 address that is none
             raise ConnectionError(f"not a link address: {url}") from error
         tls = ssl.create_default_context() if urlsplit(url).scheme == "wss" else None
         async with asyncio.timeout(DIAL_S):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Websocket(ClientProtocol(uri, max_size=MAX_MESSAGE_B), make()),
-                uri.host,
-                uri.port,
-                ssl=tls,
-            )
-            await connection.opened
+            try:
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Websocket(ClientProtocol(uri, max_size=MAX_MESSAGE_B), make()),
+                    uri.host,
+                    uri.port,
+                    ssl=tls,
+                )
+            except UnicodeError as error:  # a name no resolver would take: the url is another node's word
+                raise ConnectionError(f"not a link address: {url}") from error
+            try:
+                await connection.opened
+            except BaseException:
+                connection.abort()
+                raise
         return connection.endpoint
 
 

@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import uvicorn
 
+from node.http import DoorProtocol
 from node.ingress.app import Ingress
 from node.ingress.edge import Transfer
 from registry.errors import TelaError
@@ -38,7 +39,7 @@ def http_server(app: Ingress) -> HttpServer:
         uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=DoorProtocol,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -66,6 +67,7 @@ def bind(address: str) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host.strip("[]"), int(port)))
+        listening.listen(BACKLOG)  # from here on clients wait instead of being refused
     except OSError as error:
         listening.close()
         raise TelaError(

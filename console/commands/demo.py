@@ -158,7 +158,7 @@ class Demo:
     def _narrate(self, name: str, event: Event) -> None:
         words = {
             "ready": "up" if not event.get("http") else f"up at {event['http']}",
-            "engine": f"engine {event.get('state')} {'draining' if event.get('draining') else event.get('phase')}",
+            "engine": f"engine {event.get('state')} {_how(event)}",
         }
         told = words.get(str(event.get("event")))
         if told is not None and (self._as_json or not self._is_quiet):
@@ -179,3 +179,8 @@ class Demo:
 
     def _tell(self, text: str) -> None:
         click.echo(text, err=True)
+
+
+def _how(event: Event) -> object:
+    is_draining = event.get("draining") and event.get("state") == "SERVING"
+    return "draining" if is_draining else event.get("phase")
