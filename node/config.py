@@ -37,7 +37,6 @@ class EngineConfig(_Part, frozen=True, kw_only=True):
     url: str | None = None
     model: str | None = None  # asserted: another one is refused
     engine: str = "engine"
-    api_key: str | None = None
 
 
 class NodeConfig(_Part, frozen=True, kw_only=True):

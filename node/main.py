@@ -126,7 +126,7 @@ class NodeProcess:
                 await self._open_door(self._config.http, stack, tasks)
             if self._config.exit_with_stdin:
                 _when_stdin_ends(self.stop)
-            self._say({"event": "ready", "node": self._author.id, "links": list(urls), "http": self._server_url})
+            self._say({"event": "ready", "id": self._author.id, "links": list(urls), "http": self._server_url})
             gc.collect()
             gc.freeze()  # what lives from here on is walked no more by the collector, whose pauses are tail latency
             await self._stopping.wait()

@@ -48,16 +48,14 @@ class Worker:
     Args:
         granted: engines and authority; the link proved who asks, its grant says what it may.
         session: the client to engines; made by `engine_session`.
-        api_key: the key the engine wants, if it has one.
     """
 
-    def __init__(self, granted: Granted, session: aiohttp.ClientSession, api_key: str | None = None) -> None:
+    def __init__(self, granted: Granted, session: aiohttp.ClientSession) -> None:
         self.in_flight = 0
         self.is_idle = asyncio.Event()
         self.is_idle.set()
         self._granted = granted
         self._session = session
-        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def serve(self, stream: Stream) -> None:
         """Handle one request stream; when the ingress resets it the engine's connection is closed at once."""
@@ -101,7 +99,6 @@ class Worker:
         headers += [
             ("X-Request-Id", head.rid),
             ("Content-Length", str(len(body))),
-            *self._authorization.items(),
         ]
         async with await self._post(f"{engine.url}{head.path}", body, headers) as response:
             stream.reply(encode_head(ReplyHead(response.status, to_client(response.raw_headers))))

@@ -40,7 +40,10 @@ def demo(workers: int, check: bool, as_json: bool, seconds: float | None, port: 
         raise click.UsageError("--check kills two of the workers; it needs --workers 3 or more")
     with tempfile.TemporaryDirectory(prefix="tela-demo-") as directory:
         run = Demo(Path(directory), workers=workers, port=port, as_json=as_json)
-        held = asyncio.run(run.check() if check else run.show(seconds))
+        try:
+            held = asyncio.run(run.check() if check else run.show(seconds))
+        except asyncio.CancelledError:
+            held = False
     if not held:
         raise SystemExit(1)
 
@@ -65,6 +68,9 @@ class Demo:
         """The scripted scenario."""
         started = self._clock.now()
         self._is_quiet = True
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with self._fabric.running(), aiohttp.ClientSession(trust_env=False) as session:
             script = Script(
                 self._fabric,
