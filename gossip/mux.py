@@ -12,7 +12,8 @@ from gossip.errors import LocalProtocolError, RemoteProtocolError
 from gossip.muxevents import Event, ResetCode
 from gossip.muxsend import Half, Outbox, Stream
 
-MAX_STREAMS: Final = 1_024  # per opener; an engine runs fewer sequences at once than this
+MAX_STREAMS: Final = 4_096  # per opener; above it an ingress should use more workers
+LINK_WINDOW_B: Final = 67_108_864  # 256 stalled readers; at 4 MiB fourteen of them stopped every other stream
 RESET_BURST: Final = 1_000  # a client fleet that hangs up at once
 RESETS_PER_S: Final = 500.0  # an ingress passes on every client that leaves; an attack brings far more
 
@@ -38,7 +39,7 @@ class Mux:
         *,
         initiator: bool,
         stream_window_b: int = 262_144,
-        link_window_b: int = 4_194_304,
+        link_window_b: int = LINK_WINDOW_B,
         max_streams: int = MAX_STREAMS,
     ) -> None:
         self._window_b = stream_window_b

@@ -5,6 +5,7 @@ end holds memory. What cannot be parsed is answered in the shape of every other 
 """
 
 import asyncio
+import re
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -16,10 +17,20 @@ MAX_HEAD_B = 32_768
 MAX_HEADERS = 100
 
 
+# Some clients offer HTTP/2 with every plain request (RFC 7540 §3.2). Nothing here is upgraded, and a server may
+# ignore the offer (RFC 9110 §7.8), but the parser would stop at it and lose the body: it is hidden in place.
+_UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
+
+
+def _ignored(found: re.Match[bytes]) -> bytes:
+    return found[1] + b"x-ignor:"
+
+
 class DoorProtocol(HttpToolsProtocol):
     """One client connection. Mutable: counts what the head of the current request holds."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _is_at_head = True
     _head_b = 0
     _headers = 0
     _status = HTTPStatus.BAD_REQUEST
@@ -34,11 +45,22 @@ class DoorProtocol(HttpToolsProtocol):
         self._disarm()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._is_at_head and b"pgrade:" in data:
+            data = _UPGRADE.sub(_ignored, data, count=1)
+        super().data_received(data)
+
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self._head_b = self._headers = 0
         self._arm()
         super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        """The request is whole; what comes next is the head of another."""
+        self._is_at_head = True
+        super().on_message_complete()
 
     def on_url(self, url: bytes) -> None:
         """A part of the target."""
@@ -54,6 +76,7 @@ class DoorProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self._disarm()
+        self._is_at_head = False
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

@@ -23,7 +23,7 @@ from gossip.websocket import WebsocketNetwork
 from node.agent import Agent, Say
 from node.clock import SystemClock
 from node.config import EngineConfig, NodeConfig
-from node.engine.supervisor import EngineSpec, Supervisor
+from node.engine.supervisor import EngineSpec, EngineState, Supervisor
 from node.ingress.app import Ingress
 from node.ingress.relay import Relay
 from node.server import HttpServer, bind, http_server, url_of
@@ -33,6 +33,7 @@ from registry.author import Author, next_run
 from registry.charter import Chartered
 from registry.clock import Clock
 from registry.kinds import Charter, Node, read_body
+from registry.lifecycle import Rank
 from registry.record import Record, decode, seed_signer
 from registry.replica import Replica
 from registry.views import Snapshot, Views
@@ -66,6 +67,7 @@ class NodeProcess:
         self._charter = charter.charter
         self.replica = Replica()
         proofs = [decode(raw) for raw in (config.membership, config.certificate)]
+        self._member = proofs[1].key.owner
         for record in (charter.record, *proofs):
             self.replica.apply(record)
         key, sign = seed_signer(config.seed)
@@ -185,18 +187,23 @@ class NodeProcess:
         return Supervisor(
             spec,
             session=session,
-            publish=lambda state: agent.engine_changed(state, engine.engine),
+            publish=lambda state: self._engine_changed(agent, state, engine.engine),
             rng=self._rng,
             now=self._clock.now,
             run=lambda: self._next_run(engine.slot),
         )
 
+    def _engine_changed(self, agent: Agent, state: EngineState, engine: str) -> None:
+        agent.engine_changed(state, engine)
+        if state.rank is Rank.DOWN and self._worker is not None:
+            self._worker.drop(state.slot)
+
     def _engine(self, slot: str) -> Engine | None:
         return self._supervisors.get(slot)
 
     def _is_ingress(self, node: str) -> bool:
-        grant = self.view().standing.grants.get(node)
-        return grant is not None and "ingress" in grant.roles
+        row = self.view().nodes.get(node)
+        return row is not None and "ingress" in row.roles
 
     # --- the door
 
@@ -243,6 +250,7 @@ class NodeProcess:
         return Node(
             host=config.host,
             slot=config.slot,
+            member=self._member,
             roles=config.roles,
             urls=urls,
             release=VERSION,
@@ -255,7 +263,7 @@ class NodeProcess:
         known |= {hub.key: Address(hub.key, hub.urls, ingress=True) for hub in self._config.hubs}
         for row in self.view().nodes.values():
             if row.is_hub and row.node.urls:
-                known[row.key] = Address(row.key, row.node.urls, "ingress" in row.node.roles)
+                known[row.key] = Address(row.key, row.node.urls, "ingress" in row.roles)
         return known.values()
 
     def _next_run(self, what: str) -> int:

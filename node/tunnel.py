@@ -14,8 +14,8 @@ from registry.errors import TelaError
 REQUEST = 1  # the stream kind
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
-MAX_HEADERS = 64
-MAX_HEADERS_B = 16_384
+MAX_HEADERS = 100  # as many as the door takes, so that none is lost between it and the engine
+MAX_HEADERS_B = 32_000
 
 # Hop-by-hop (RFC 9110 §7.6.1), framing that belongs to one connection, credentials, and what names the
 # ingress.
@@ -25,10 +25,12 @@ _NOT_FORWARDED = frozenset((
     b"te", b"trailer", b"transfer-encoding", b"upgrade", b"x-api-key", b"x-forwarded-for",
     b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"x-request-id",
 ))  # fmt: skip
-_NOT_RETURNED = frozenset((
-    b"connection", b"content-length", b"date", b"keep-alive", b"proxy-authenticate", b"server", b"set-cookie",
-    b"te", b"trailer", b"transfer-encoding", b"upgrade", b"x-request-id", b"x-tela-node",
+# What an engine may tell a client. The rest would let it speak for the ingress: set cookies, redirect, pin TLS.
+_RETURNED = frozenset((
+    b"cache-control", b"content-disposition", b"content-encoding", b"content-language", b"content-type", b"vary",
 ))  # fmt: skip
+_RETURNED_PREFIXES = (b"openai-", b"anthropic-", b"x-")
+_OURS = (b"x-accel-", b"x-content-", b"x-forwarded-", b"x-frame-", b"x-request-id", b"x-should-retry", b"x-tela-")
 
 Headers = list[tuple[bytes, bytes]]  # names in lower case
 _Line = Annotated[bytes, msgspec.Meta(max_length=MAX_HEADERS_B)]
@@ -104,8 +106,10 @@ def to_engine(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The engine's headers that may travel to a client."""
-    lowered = ((name.lower(), value) for name, value in headers)
-    return _within_limits((name, value) for name, value in lowered if name not in _NOT_RETURNED)
+    lowered = [(name.lower(), value) for name, value in headers]
+    essential = [each for each in lowered if each[0] in _RETURNED]
+    others = [each for each in lowered if each[0].startswith(_RETURNED_PREFIXES) and not each[0].startswith(_OURS)]
+    return _within_limits([*essential, *others])  # cut, it is at the end
 
 
 def _within_limits(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

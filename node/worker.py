@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import NamedTuple, Protocol
 
 import aiohttp
@@ -52,6 +53,7 @@ class Worker:
 
     def __init__(self, granted: Granted, session: aiohttp.ClientSession) -> None:
         self.in_flight = 0
+        self._under_way: dict[Stream, str | None] = {}  # and the slot it is for, once that is known
         self.is_idle = asyncio.Event()
         self.is_idle.set()
         self._granted = granted
@@ -62,14 +64,23 @@ class Worker:
         task = asyncio.current_task()
         assert task is not None
         stream.on_lost = task.cancel
+        self._under_way[stream] = None
         self.in_flight += 1
         self.is_idle.clear()
         try:
             await self._serve(stream)
         finally:
             self.in_flight -= 1
+            del self._under_way[stream]
             if not self.in_flight:
                 self.is_idle.set()
+
+    def drop(self, slot: str) -> None:
+        """An engine is down: what it was asked is broken off now, so that it can be asked elsewhere."""
+        for stream in [stream for stream, under in self._under_way.items() if under == slot]:
+            stream.reset(ResetCode.ENGINE)
+            if stream.on_lost is not None:
+                stream.on_lost()
 
     async def _serve(self, stream: Stream) -> None:
         try:
@@ -86,6 +97,7 @@ class Worker:
             log.warning("request refused: not an ingress", extra={"peer": stream.peer})
             stream.reset(ResetCode.REFUSED)
             return
+        self._under_way[stream] = head.slot
         body = await _read_body(stream)
         try:
             await self._ask(engine, head, body, stream)
@@ -108,14 +120,28 @@ class Worker:
         stream.end()
 
     async def _post(self, url: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
+        wire = _Wire()
         try:
-            return await self._session.post(url, data=_payload(body), headers=headers, allow_redirects=False)
-        except aiohttp.ClientConnectorError:
-            raise
+            return await self._session.post(
+                url, data=_payload(body), headers=headers, allow_redirects=False, trace_request_ctx=wire
+            )
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not wire.is_reused:
+                raise
             # A kept-alive connection may close while it is being used again. Nothing was answered, and all
             # that is served here is safe to repeat; a dead engine refuses the second time.
             return await self._session.post(url, data=_payload(body), headers=headers, allow_redirects=False)
+
+
+class _Wire:
+    """What the client says of the connection a request goes out on. Changed by its trace."""
+
+    is_reused = False
+
+
+async def _note_reuse(_session: aiohttp.ClientSession, context: SimpleNamespace, _about: object) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.is_reused = True
 
 
 def _payload(body: bytes) -> bytes | AsyncIterator[bytes]:
@@ -142,7 +168,10 @@ async def _read_body(stream: Stream) -> bytes:
 
 def engine_session() -> aiohttp.ClientSession:
     """A client for engines on loopback: no environment proxies, no cookies, bytes as they come."""
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_note_reuse)
     return aiohttp.ClientSession(
+        trace_configs=[trace],
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
         cookie_jar=aiohttp.DummyCookieJar(),

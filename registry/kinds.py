@@ -87,6 +87,7 @@ class Node(Body, frozen=True, kw_only=True):
 
     host: Name
     slot: int = 0
+    member: PublicKey  # whose node it is; a certificate by anybody else says nothing about it
     roles: Annotated[tuple[Role, ...], Few]
     urls: Annotated[tuple[Url, ...], Few] = ()  # where it accepts links; empty for a leaf
     hubs: Annotated[tuple[Name, ...], Few] = ()  # ids of the hubs it holds links to now

@@ -9,6 +9,7 @@ with none of these, anybody.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from registry.charter import Grant
 from registry.ids import key_id
 from registry.kinds import HUB_ROLES, Doubt, Node
 from registry.lifecycle import Rank
@@ -23,11 +24,12 @@ class Sighting(NamedTuple):
 
     record: Record
     node: Node
+    grant: Grant
 
 
-def is_hub(node: Node) -> bool:
-    """Whether a node accepts links from anyone in the fabric."""
-    return bool(node.urls) and not HUB_ROLES.isdisjoint(node.roles)
+def is_hub(node: Node, grant: Grant) -> bool:
+    """Whether a node accepts links from anyone in the fabric: it says so, and its membership allows it."""
+    return bool(node.urls) and not HUB_ROLES.isdisjoint(grant.roles.intersection(node.roles))
 
 
 def live_doubts(replica: Replica, sightings: Mapping[str, Sighting]) -> dict[str, set[str]]:
@@ -46,7 +48,9 @@ def live_doubts(replica: Replica, sightings: Mapping[str, Sighting]) -> dict[str
 def suspects(replica: Replica, sightings: Mapping[str, Sighting]) -> frozenset[str]:
     """The ids of nodes whose independent paths have all failed."""
     doubts = live_doubts(replica, sightings)
-    hubs = {name for name, seen in sightings.items() if is_hub(seen.node) and seen.record.order.rank < Rank.LEFT}
+    hubs = {
+        name for name, seen in sightings.items() if is_hub(seen.node, seen.grant) and seen.record.order.rank < Rank.LEFT
+    }
     dead_hubs = {hub for hub in hubs & doubts.keys() if _condemned(doubts[hub], hubs - {hub})}
     live_hubs = hubs - dead_hubs
 

@@ -16,10 +16,14 @@ from registry.replica import Replica
 
 
 class Standing(NamedTuple):
-    """Who is entitled to what, by node id."""
+    """Who is entitled to what.
+
+    A grant belongs to a node and the member who certified it: it counts for a node that names that member, so
+    nobody can take another's node over, or down, by certifying it.
+    """
 
     in_force: InForce | None
-    grants: dict[str, Grant]
+    grants: dict[tuple[str, bytes], Grant]  # by node id and member key
     refused: tuple[tuple[Record, str], ...]  # records that count nowhere, and why
     valid_until: float  # unix seconds, fabric time: when the next expiry may change this
 
@@ -64,19 +68,23 @@ def _grants(
     members: dict[bytes, Membership],
     now_fabric: float,
     refused: list[tuple[Record, str]],
-) -> dict[str, Grant]:
+) -> dict[tuple[str, bytes], Grant]:
     used: dict[bytes, int] = {}
-    grants: dict[str, Grant] = {}
-    # Certificates count upward (milliseconds of their signer's clock): the first ones keep their place when a
-    # member signs more than the membership allows.
-    certificates = sorted(replica.of_kind("certificate"), key=lambda entry: entry.record.order)
-    for record, body in certificates:
+    grants: dict[tuple[str, bytes], Grant] = {}
+    entitled: list[tuple[Record, Certificate]] = []
+    for record, body in replica.of_kind("certificate"):
         if not isinstance(body, Certificate):
             continue
-        member = members.get(record.key.owner)
-        if member is None:
+        if record.key.owner in members:
+            entitled.append((record, body))
+        else:
             refused.append((record, "signed by no member of this fabric"))
-        elif is_expired(body.not_after, now_fabric):
+    # Certificates count upward (milliseconds of their signer's clock): the first ones keep their place when a
+    # member signs more than the membership allows.
+    entitled.sort(key=lambda each: each[0].order)
+    for record, body in entitled:
+        member = members[record.key.owner]
+        if is_expired(body.not_after, now_fabric):
             refused.append((record, "certificate expired"))
         elif used.get(record.key.owner, 0) >= member.max_nodes:
             refused.append((record, f"membership allows {member.max_nodes} nodes"))
@@ -84,5 +92,5 @@ def _grants(
             used[record.key.owner] = used.get(record.key.owner, 0) + 1
             roles = frozenset(body.roles) & frozenset(member.roles)
             until = min(body.not_after, member.not_after)
-            grants[key_id(body.node)] = Grant(member.provider, roles, until)
+            grants[key_id(body.node), record.key.owner] = Grant(member.provider, roles, until)
     return grants

@@ -34,6 +34,11 @@ class NodeRow(NamedTuple):
     record: Record
     node: Node
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """What it says it does and may do."""
+        return self.grant.roles.intersection(self.node.roles)
+
 
 class ReplicaRow(NamedTuple):
     """One run of an engine, with the node it runs on (None: that node is not known or not entitled)."""
@@ -142,16 +147,16 @@ def snapshot(replica: Replica, fabric_id: bytes, now_fabric: float) -> Snapshot:
 
 def _fleet(replica: Replica, verdict: Standing) -> dict[str, NodeRow]:
     sightings = {
-        record.key.id: Sighting(record, body)
+        record.key.id: Sighting(record, body, grant)
         for record, body in replica.of_kind("node")
-        if isinstance(body, Node) and record.key.id in verdict.grants
+        if isinstance(body, Node) and (grant := verdict.grants.get((record.key.id, body.member))) is not None
     }
     lost = suspects(replica, sightings)
-    return {name: _node(name, seen, verdict.grants[name], name in lost) for name, seen in sightings.items()}
+    return {name: _node(name, seen, name in lost) for name, seen in sightings.items()}
 
 
-def _node(name: str, seen: Sighting, grant: Grant, suspect: bool) -> NodeRow:
-    record, node = seen
+def _node(name: str, seen: Sighting, suspect: bool) -> NodeRow:
+    record, node, grant = seen
     rank = Rank(record.order.rank)
     return NodeRow(
         id=name,
@@ -161,7 +166,7 @@ def _node(name: str, seen: Sighting, grant: Grant, suspect: bool) -> NodeRow:
         rank=rank,
         suspect=suspect and rank is not Rank.LEFT,
         draining=node.draining,
-        is_hub=is_hub(node),
+        is_hub=is_hub(node, grant),
         grant=grant,
         record=record,
         node=node,

@@ -13,7 +13,7 @@ from registry.kinds import Node
 from registry.lifecycle import Rank
 from registry.replica import Replica
 from registry.views import Snapshot, Views
-from tests.people import FABRIC, FOUNDING, Person, certificate, membership
+from tests.people import FABRIC, FOUNDING, MEMBER, Person, certificate, membership
 
 
 class WallClock:
@@ -81,7 +81,7 @@ class MeshNode:
     async def start(self) -> None:
         urls = await self.mesh.listen()
         roles = ("ingress", "relay") if urls else ("worker",)
-        body = Node(host=f"h{self.person.number}", roles=roles, urls=urls)
+        body = Node(host=f"h{self.person.number}", member=MEMBER.key, roles=roles, urls=urls)
         self.mesh.tell(lambda peer: peer.announce(body, Rank.SERVING))
         self.task = asyncio.get_running_loop().create_task(self.mesh.run())
 

@@ -57,9 +57,12 @@ def certificate(node: Person, *, by=MEMBER, not_after=FAR_S, roles=("worker", "i
     return certify(Certificate(node=node.key, roles=roles, not_after=not_after), by.key, by.sign, seq=seq)
 
 
-def node_record(node: Person, *, run=1, rank=Rank.SERVING, seq=1, hub=False, hubs=(), draining=False, host=None):
+def node_record(
+    node: Person, *, run=1, rank=Rank.SERVING, seq=1, hub=False, hubs=(), draining=False, host=None, member=MEMBER
+):
     body = Node(
         host=host or f"host{node.number}",
+        member=member.key,
         roles=("ingress", "relay") if hub else ("worker",),
         urls=(f"ws://127.0.0.1:{7000 + node.number}",) if hub else (),
         hubs=tuple(hubs),

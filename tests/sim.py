@@ -17,7 +17,7 @@ from registry.author import Author
 from registry.kinds import Node, Offer, Replica
 from registry.lifecycle import Rank
 from registry.views import Snapshot, snapshot
-from tests.people import FABRIC, Person, certificate, registry_of
+from tests.people import FABRIC, MEMBER, Person, certificate, registry_of
 
 WALL_S = 1_800_000_000.0
 LOOK_S = 0.05  # how often a script looks at the state while it waits
@@ -155,7 +155,7 @@ class Sim:
     def _start(self, node: SimNode) -> None:
         roles = ("ingress", "relay") if node.is_hub else ("worker",)
         urls = (f"ws://h:{node.person.number}",) if node.is_hub else ()
-        body = Node(host=f"h{node.person.number}", roles=roles, urls=urls)
+        body = Node(host=f"h{node.person.number}", member=MEMBER.key, roles=roles, urls=urls)
         self._obey(node, node.peer.announce(body, Rank.SERVING))
         self._dial_loop(node)
 

@@ -27,6 +27,7 @@ from registry.text import is_id
 
 log = logging.getLogger(f"tela.{__name__}")
 
+DOWN_GRACE_S = 1.0
 FAILURES_TO_DOWN = 3
 _MARGIN_S = 2.0  # of drain_and_stop above the deadlines inside it
 
@@ -275,7 +276,8 @@ class Supervisor:
         if child is None:
             return
         try:
-            await child.stop(self.spec.stop_grace_s)
+            # An engine that was found down does not answer; what it still holds is lost in any case.
+            await child.stop(DOWN_GRACE_S if is_down else self.spec.stop_grace_s)
         except TelaError as error:
             log.error(error.message, extra={"slot": self.spec.slot, "hint": error.hint})
             return

@@ -30,6 +30,7 @@ class Call:
     attempts: int = 0
     first: float | None = None  # fabric time of the first byte of the answer
     node: str = ""
+    node_name: str = ""  # for people
     replica: str = ""
     bytes_out: int = 0
     tokens: Tokens = field(default_factory=Tokens)

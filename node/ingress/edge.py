@@ -59,18 +59,20 @@ class Bodies:
                 raise self._too_large()
             if name == b"content-encoding" and value.lower() != b"identity":
                 raise _refused(415, "Request bodies must not be compressed.", "unsupported_encoding")
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            body: bytes = message["body"]  # the usual case: all of it came with the head
-            if len(body) > self._max_body_b:
-                raise self._too_large()
-            self._held_b += len(body)
-            return body
         try:
             async with asyncio.timeout(BODY_S):
+                message = await receive()
+                if message["type"] == "http.request" and not message.get("more_body", False):
+                    return self._hold(message["body"])  # the usual case: all of it came with the head
                 return await self._collect(message, receive)
         except TimeoutError:
             raise _refused(408, f"The body did not arrive within {BODY_S:.0f} s.", "timeout") from None
+
+    def _hold(self, body: bytes) -> bytes:
+        if len(body) > self._max_body_b:
+            raise self._too_large()
+        self._held_b += len(body)
+        return body
 
     def release(self, body: bytes) -> None:
         """A body that `read` returned is no longer held."""

@@ -29,6 +29,9 @@ class _Chunk(msgspec.Struct):
     choices: list[msgspec.Raw] | None = None
 
 
+# The last member of that name, with objects in it but none in those: what engines send.
+_USAGE_AT_END = re.compile(rb'.*"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})', re.DOTALL)
+
 _answers = msgspec.json.Decoder(_Answer)
 _chunks = msgspec.json.Decoder(_Chunk)
 
@@ -138,6 +141,15 @@ def tokens_of_body(body: bytes) -> Tokens | None:
         return None
     try:
         return tokens_from_usage(msgspec.json.decode(usage))
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return Tokens()
+
+
+def tokens_at_end(tail: bytes) -> Tokens:
+    """Read what a long answer used from its last bytes; the rest of it was not kept."""
+    found = _USAGE_AT_END.search(tail)
+    try:
+        return tokens_from_usage(msgspec.json.decode(found[1])) if found else Tokens()
     except (msgspec.DecodeError, RecursionError, ValueError):
         return Tokens()
 

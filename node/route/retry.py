@@ -17,6 +17,7 @@ class Failure(Enum):
     NOT_SENT = auto()  # no link, or the worker refused before the engine saw anything
     LOST = auto()  # the link or the engine died on the way
     ENGINE_5XX = auto()  # the engine answered, with an error of its own
+    BUSY = auto()  # this node has no room on the link: not the replica's fault
     ENGINE_BUSY = auto()  # 429 or 503: it has no room
     GARBAGE = auto()  # the worker's answer did not decode
     TIMEOUT = auto()
@@ -40,7 +41,7 @@ def may_retry(failure: Failure, spent: Budget) -> bool:
     if spent.attempts >= MAX_ATTEMPTS or spent.elapsed_s >= DEADLINE_S:
         return False
     match failure:
-        case Failure.NOT_SENT | Failure.LOST | Failure.GARBAGE | Failure.ENGINE_BUSY:
+        case Failure.NOT_SENT | Failure.LOST | Failure.GARBAGE | Failure.BUSY | Failure.ENGINE_BUSY:
             return True
         case Failure.ENGINE_5XX:
             return spent.engine_errors < 2
@@ -54,7 +55,12 @@ def is_replicas_fault(failure: Failure) -> bool:
 
 
 def failure_of_status(status: int) -> Failure | None:
-    """The failure an engine's status means; None when its answer is the answer."""
+    """The failure an engine's status means; None when its answer is the answer.
+
+    A redirect would send the client's prompt elsewhere, and a refused key is ours: neither is the client's business.
+    """
+    if 300 <= status < 400 or status in {401, 407}:
+        return Failure.GARBAGE
     if status in {429, 503}:
         return Failure.ENGINE_BUSY
     return Failure.ENGINE_5XX if status >= 500 else None

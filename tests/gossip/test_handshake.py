@@ -133,9 +133,7 @@ def test_the_reference_gives_the_known_answers_too(vector: dict[str, str]) -> No
     ends[0].read_m2(v["m2"])
     assert ends[0].m3() == v["m3"]
     ends[1].read_m3(v["m3"])
-    assert [(end.th, end.key(b"i2r"), end.key(b"r2i")) for end in ends] == [
-        (v["binding"], v["i2r"], v["r2i"])
-    ] * 2
+    assert [(end.th, end.key(b"i2r"), end.key(b"r2i")) for end in ends] == [(v["binding"], v["i2r"], v["r2i"])] * 2
 
 
 def test_an_initiator_meets_the_reference() -> None:

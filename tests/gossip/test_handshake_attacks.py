@@ -46,9 +46,7 @@ _ORDER_8 = [
 ]
 SMALL_ORDER = [bytes.fromhex(_ORDER_8[0] + end) for end in ("05", "85")]
 SMALL_ORDER += [bytes.fromhex(_ORDER_8[1] + end) for end in ("7a", "fa")]
-SMALL_ORDER += [
-    (y + sign).to_bytes(32, "little") for y in (0, 1, PRIME - 1, PRIME, PRIME + 1) for sign in (0, 2**255)
-]
+SMALL_ORDER += [(y + sign).to_bytes(32, "little") for y in (0, 1, PRIME - 1, PRIME, PRIME + 1) for sign in (0, 2**255)]
 
 
 def secret(name: str) -> bytes:

@@ -18,9 +18,7 @@ def fabric(leaves=1, *, proofs=None):
     network = MemoryNetwork()
     hub = MeshNode(HUB, network.host("hub"), listen="hub:0")
     hubs: list = []
-    nodes = [
-        MeshNode(Person(61 + at), network.host(f"leaf{at}"), hubs=hubs, proofs=proofs) for at in range(leaves)
-    ]
+    nodes = [MeshNode(Person(61 + at), network.host(f"leaf{at}"), hubs=hubs, proofs=proofs) for at in range(leaves)]
     return network, hub, nodes, hubs
 
 

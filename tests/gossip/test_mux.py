@@ -33,7 +33,8 @@ E = TypeVar("E")
 
 
 def two(max_streams: int = 1_024) -> tuple[Mux, Mux]:
-    return Mux(initiator=True, max_streams=max_streams), Mux(initiator=False, max_streams=max_streams)
+    windows = {"link_window_b": LINK_WINDOW_B, "max_streams": max_streams}
+    return Mux(initiator=True, **windows), Mux(initiator=False, **windows)
 
 
 def flow(source: Mux, sink: Mux) -> list[Event]:
@@ -261,7 +262,7 @@ def test_a_head_is_sent_once():
 def test_a_head_longer_than_its_limit_is_our_error():
     a, b = two()
     sid = opened(a, b)
-    for attempt in (lambda: a.open(1, bytes(32_769)), lambda: b.reply(sid, bytes(32_769))):
+    for attempt in (lambda: a.open(1, bytes(wire.MAX_HEAD_B + 1)), lambda: b.reply(sid, bytes(wire.MAX_HEAD_B + 1))):
         with pytest.raises(LocalProtocolError):
             attempt()
     assert flow(a, b) == []
@@ -485,9 +486,7 @@ def test_resets_at_a_human_pace_never_end_the_link():
 
 def test_a_peer_that_opens_but_reads_nothing_is_dropped_before_refusals_pile_up():
     b = Mux(initiator=False, max_streams=1)
-    held, code = refused_after(
-        RemoteProtocolError, lambda number: b.receive(wire.open_frame(2 * number + 1, 1, b""))
-    )
+    held, code = refused_after(RemoteProtocolError, lambda number: b.receive(wire.open_frame(2 * number + 1, 1, b"")))
     assert held < 5_000
     assert code == "overload"
 
@@ -724,9 +723,7 @@ def test_a_frame_that_does_not_fit_its_stream_is_a_protocol_error(record: bytes)
     assert code_of(b, record) == "protocol"
 
 
-@pytest.mark.parametrize(
-    "before", [raw(wire.HEAD, 1), raw(wire.DATA, 1, b"x"), raw(wire.DATA, 1, b"", wire.END)]
-)
+@pytest.mark.parametrize("before", [raw(wire.HEAD, 1), raw(wire.DATA, 1, b"x"), raw(wire.DATA, 1, b"", wire.END)])
 def test_a_head_comes_once_and_first(before: bytes):
     a, b = two()
     opened(a, b)

@@ -35,9 +35,7 @@ class Side:
     """One mux, the records on their way to it, and the streams its application holds open."""
 
     def __init__(self, *, initiator: bool) -> None:
-        self.mux = Mux(
-            initiator=initiator, stream_window_b=WINDOW_B, link_window_b=LINK_WINDOW_B, max_streams=4
-        )
+        self.mux = Mux(initiator=initiator, stream_window_b=WINDOW_B, link_window_b=LINK_WINDOW_B, max_streams=4)
         self.coming: deque[bytes] = deque()
         self.open: set[int] = set()  # neither reset nor ended by both, as seen here
         self.urgent_sent: list[bytes] = []

@@ -271,9 +271,7 @@ def test_arbitrary_first_messages_are_refused_and_nothing_else_escapes(messages:
 
 
 @given(st.lists(st.binary(max_size=120), min_size=1, max_size=4), st.binary(max_size=9))
-def test_arbitrary_later_messages_are_refused_and_nothing_else_escapes(
-    messages: list[bytes], ad: bytes
-) -> None:
+def test_arbitrary_later_messages_are_refused_and_nothing_else_escapes(messages: list[bytes], ad: bytes) -> None:
     _, opener = running_pair()
     for message in messages:
         with pytest.raises(RemoteProtocolError):

@@ -23,9 +23,7 @@ def th_next(th: bytes, message: bytes) -> bytes:
     return blake("tela1-th", th, struct.pack(">I", len(message)), message)
 
 
-def first_message(
-    network: bytes, magic: bytes, ephemeral: bytes, nonce: bytes, version: bytes = b"\1\0"
-) -> bytes:
+def first_message(network: bytes, magic: bytes, ephemeral: bytes, nonce: bytes, version: bytes = b"\1\0") -> bytes:
     head = magic + version + ephemeral + nonce
     return head + blake("tela1-m1", head, key=network, size=16)
 
@@ -50,9 +48,7 @@ class End:
         self.sign = signs or identity.sign
         self.network, self.payload, self.nonce, self.magic = network, payload, nonce, magic
         # crypto_kx derives its secret key by hashing the seed
-        self.secret = X25519PrivateKey.from_private_bytes(
-            hashlib.blake2b(ephemeral_seed, digest_size=32).digest()
-        )
+        self.secret = X25519PrivateKey.from_private_bytes(hashlib.blake2b(ephemeral_seed, digest_size=32).digest())
         self.public = self.secret.public_key().public_bytes_raw()
         self.th = self.prk = self.said = b""
         self.peer = self.peer_signature = self.peer_payload = b""

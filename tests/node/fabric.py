@@ -78,7 +78,7 @@ def chat(text="hello", **more):
 
 
 @asynccontextmanager
-async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=None):
+async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=None, engine_url=None):
     """A running fabric whose workers all serve."""
     rng, clock = Random(5), SystemClock()
     authority = found_authority(rng, clock.wall())
@@ -115,10 +115,11 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
         hub = HubAddress(key=seed_signer(spec.seed)[0], urls=tuple(ready["links"]))
         engines = []
         for at in range(workers):
-            engine = await Engine.start(options or EngineOptions(models=(MODEL,)))
-            stack.push_async_callback(engine.stop)
-            engines.append(engine)
-            wrapped = EngineConfig(url=engine.url, model=(models or {}).get(at, MODEL))
+            if engine_url is None:
+                engine = await Engine.start(options or EngineOptions(models=(MODEL,)))
+                stack.push_async_callback(engine.stop)
+                engines.append(engine)
+            wrapped = EngineConfig(url=engine_url or engine.url, model=(models or {}).get(at, MODEL))
             worker = process(config(f"worker{at}", ("worker",), hubs=(hub,), engines=(wrapped,)))
             processes.append(worker)
             tasks.create_task(worker.run())

@@ -12,9 +12,10 @@ from node.server import bind
 
 
 async def app(scope, receive, send):
-    await receive()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
+    body = (await receive())["body"] or b"ok"
+    size = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def talk(script):
@@ -34,14 +35,14 @@ def talk(script):
     asyncio.run(main())
 
 
-async def ask(address, *parts, pause=0.0, within=3.0):
+async def ask(address, *parts, pause=0.0, within=3.0, until=None):
     reader, writer = await asyncio.open_connection(*address)
     try:
         async with asyncio.timeout(within):
             for part in parts:
                 writer.write(part)
                 await asyncio.sleep(pause)
-            return await reader.read(-1)
+            return await (reader.read(-1) if until is None else reader.readuntil(until))
     except ConnectionError:
         return b""
     finally:
@@ -84,6 +85,17 @@ def test_what_cannot_be_parsed_is_a_400_in_the_usual_shape(raw):
         answer = await ask(address, raw)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"] == "bad_request"
+
+    talk(script)
+
+
+@pytest.mark.parametrize("name", [b"Upgrade", b"upgrade"])
+def test_an_offer_to_upgrade_is_ignored_and_the_body_is_kept(name):
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n" + name + b": h2c\r\n"
+
+    async def script(address):
+        asked = head + b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nContent-Length: 11\r\n\r\nupgrade: me"
+        assert (await ask(address, asked, within=1.0, until=b"upgrade: me")).endswith(b"upgrade: me")
 
     talk(script)
 

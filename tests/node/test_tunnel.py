@@ -68,5 +68,16 @@ def test_the_engine_cannot_set_cookies_or_speak_for_the_ingress():
 
 
 def test_too_many_headers_are_cut():
-    assert len(to_engine([(b"a", b"b")] * 100)) == MAX_HEADERS
-    assert to_engine([(b"a", b"x" * 20_000)]) == []
+    assert len(to_engine([(b"a", b"b")] * (MAX_HEADERS + 1))) == MAX_HEADERS
+    assert to_engine([(b"a", b"x" * 40_000)]) == []
+
+
+def test_of_too_many_headers_the_essential_ones_reach_the_client():
+    headers = [(b"X-%d" % number, b"y") for number in range(200)] + [(b"Content-Type", b"text/event-stream")]
+    assert to_client(headers)[0] == (b"content-type", b"text/event-stream")
+
+
+def test_the_engine_cannot_redirect_pin_or_instruct_the_client():
+    names = (b"Location", b"Alt-Svc", b"Strict-Transport-Security", b"Clear-Site-Data", b"WWW-Authenticate",
+             b"Access-Control-Allow-Origin", b"X-Should-Retry", b"X-Accel-Redirect", b"Retry-After")  # fmt: skip
+    assert to_client([(name, b"x") for name in names]) == []

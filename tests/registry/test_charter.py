@@ -59,7 +59,7 @@ def test_a_fork_is_decided_alike_and_shown():
 
 def test_the_chain_grants_a_node_its_members_provider_and_common_roles():
     registry = registry_of(certificate(NODE, roles=("worker", "placer")))
-    grant = standing(registry, FABRIC, 0.0).grants[NODE.id]
+    grant = standing(registry, FABRIC, 0.0).grants[NODE.id, MEMBER.key]
     assert (grant.provider, grant.roles) == ("lab", {"worker"})
 
 
@@ -69,7 +69,7 @@ def test_order_of_arrival_does_not_matter():
         replica = Replica()
         for record in order:
             replica.apply(record)
-        assert NODE.id in standing(replica, FABRIC, 0.0).grants
+        assert (NODE.id, MEMBER.key) in standing(replica, FABRIC, 0.0).grants
 
 
 def test_what_its_signer_was_not_entitled_to_counts_nowhere_and_is_shown():
@@ -91,8 +91,8 @@ def test_what_its_signer_was_not_entitled_to_counts_nowhere_and_is_shown():
 
 def test_an_expiry_is_honoured_with_leeway():
     registry = registry_of(certificate(NODE, not_after=1000.0))
-    assert NODE.id in standing(registry, FABRIC, 1119.0).grants
-    assert NODE.id not in standing(registry, FABRIC, 1121.0).grants
+    assert (NODE.id, MEMBER.key) in standing(registry, FABRIC, 1119.0).grants
+    assert (NODE.id, MEMBER.key) not in standing(registry, FABRIC, 1121.0).grants
     assert standing(registry, FABRIC, 0.0).valid_until == 1120.0
 
 
@@ -110,4 +110,4 @@ def test_no_more_nodes_than_the_membership_allows_and_the_first_ones_stay():
         replica.apply(record)
     for at, node in enumerate(nodes):
         replica.apply(certificate(node, seq=at + 1))
-    assert standing(replica, FABRIC, 0.0).grants.keys() == {nodes[0].id, nodes[1].id}
+    assert standing(replica, FABRIC, 0.0).grants.keys() == {(nodes[0].id, MEMBER.key), (nodes[1].id, MEMBER.key)}

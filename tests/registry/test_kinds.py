@@ -23,7 +23,7 @@ def written(kind, subject, body, *, owner=MEMBER, **order):
 
 
 def node_fields(**changed):
-    return {"host": "h", "roles": ["worker"], **changed}
+    return {"host": "h", "member": "A" * 43 + "=", "roles": ["worker"], **changed}
 
 
 @pytest.mark.parametrize("record", [

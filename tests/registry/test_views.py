@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from registry.lifecycle import Rank
 from registry.views import ModelState, Views, snapshot
-from tests.people import FABRIC, Person, certificate, doubt_record, node_record, registry_of, replica_record
+from tests.people import FABRIC, Person, certificate, doubt_record, membership, node_record, registry_of, replica_record
 
 HUB, OTHER_HUB, LEAF = Person(40), Person(41), Person(42)
 ALL = (HUB, OTHER_HUB, LEAF)
@@ -114,3 +114,25 @@ def test_views_are_kept_until_the_replica_changes_or_something_expires():
     assert LEAF.id not in views.at(300.0).nodes
     registry.apply(replica_record(LEAF))
     assert views.at(0.0).replicas
+
+
+INTRUDER = Person(50)
+
+
+def test_a_certificate_by_another_member_neither_takes_a_node_over_nor_down():
+    theirs = certificate(HUB, by=INTRUDER, roles=("worker",), seq=99)
+    view = shot(membership(INTRUDER), theirs, node_record(HUB, hub=True))
+    assert view.nodes[HUB.id].is_hub
+    assert view.nodes[HUB.id].roles == {"ingress", "relay"}
+
+
+def test_a_node_that_names_another_member_than_its_certificate_does_not_count():
+    view = shot(membership(INTRUDER), node_record(LEAF, member=INTRUDER))
+    assert LEAF.id not in view.nodes
+
+
+def test_a_worker_that_claims_to_be_a_hub_is_none():
+    registry = registry_of(certificate(HUB, roles=("worker",)), node_record(HUB, hub=True))
+    row = snapshot(registry, FABRIC, 0.0).nodes[HUB.id]
+    assert not row.is_hub
+    assert row.roles == set()
