@@ -41,9 +41,7 @@ class Link:
         self.node = ""
         self.reason = ""  # why it ended or was refused
         self.gone: asyncio.Event = asyncio.Event()
-        self.settled: asyncio.Future[str] = (
-            asyncio.get_running_loop().create_future()
-        )  # "" = live, else why not
+        self.settled: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # "" = live, else why not
         self._session = session
         self._mux = session.mux
         self._hooks = hooks

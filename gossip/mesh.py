@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -21,6 +22,7 @@ from gossip.topology import Address, redial_s, targets
 from gossip.transport import Listener, Network
 from registry.clock import Clock, fabric_offset
 from registry.errors import TelaError
+from registry.kinds import HUB_ROLES
 from registry.record import Record
 from registry.replica import Replica
 
@@ -81,15 +83,16 @@ class Mesh:
         self._listen = listen
         self._links: dict[int, Link] = {}
         self._by_node: dict[str, Link] = {}
-        self._half_open = 0
+        self._strangers: dict[int, Link] = {}  # connected or being dialled, nothing proved yet
         self._numbers = count(1)
         self._serve: dict[int, Serve] = {}
         self._dialling: set[bytes] = set()
         self._guard = ReplayGuard()
         self._nk = network_key(identity.fabric_id)
-        self._admitted: dict[bytes, Verdict] = {}
+        self._admitted: dict[int, Verdict] = {}  # by link: two to one node may be under way at once
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_leaving = False
         self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._listener: Listener | None = None
@@ -121,17 +124,25 @@ class Mesh:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                while True:
-                    self._dial_targets(tasks)
-                    await asyncio.sleep(LOOK_S)
+                try:
+                    while True:
+                        self._dial_targets(tasks)
+                        await asyncio.sleep(LOOK_S)
+                finally:
+                    self._tasks = None  # handlers may take a moment to end; streams that open meanwhile are refused
         finally:
             self._end()
 
     def _dial_targets(self, tasks: asyncio.TaskGroup) -> None:
-        for target in targets(self._identity.key, self._listen is not None, self._known()):
+        for target in self._targets():
             if target.key not in self._dialling:
                 self._dialling.add(target.key)
                 tasks.create_task(self._keep_linked(target.key))
+
+    def _targets(self) -> tuple[Address, ...]:
+        if self._is_leaving:
+            return ()
+        return targets(self._identity.key, self._listen is not None, self._known())
 
     def _end(self) -> None:
         self._is_over = True
@@ -139,11 +150,12 @@ class Mesh:
             self._listener.close()
         if self._timer is not None:
             self._timer.cancel()
-        for link in list(self._links.values()):
+        for link in [*self._links.values(), *self._strangers.values()]:
             link.abort("this node stops")
 
     async def farewell(self) -> None:
-        """Say LEFT and goodbye, and let it leave; then cancel `run`."""
+        """Say LEFT and goodbye, and let it leave; then cancel `run`. Nothing is dialled any more."""
+        self._is_leaving = True
         if self._listener is not None:
             self._listener.close()
         self._obey(self._peer.leave())
@@ -186,9 +198,7 @@ class Mesh:
         attempt = 0
         try:
             while (target := self._wanted(key)) is not None:
-                held = next(
-                    (link for link in self._links.values() if link.peer == key and link.is_live), None
-                )
+                held = next((link for link in self._links.values() if link.peer == key and link.is_live), None)
                 if held is None:
                     await asyncio.sleep(redial_s(attempt, self._rng))
                     held = await self._dial(target, target.urls[attempt % len(target.urls)])
@@ -201,8 +211,7 @@ class Mesh:
             self._dialling.discard(key)
 
     def _wanted(self, key: bytes) -> Address | None:
-        wanted = targets(self._identity.key, self._listen is not None, self._known())
-        return next((target for target in wanted if target.key == key), None)
+        return next((target for target in self._targets() if target.key == key), None)
 
     async def _dial(self, target: Address, url: str) -> Link | None:
         shake = Initiator(
@@ -214,7 +223,7 @@ class Mesh:
             nonce=self._rng.randbytes(16),
         )
         try:
-            link = await self._network.dial(url, lambda: self._make(Session(shake, self._admit)))
+            link = await self._network.dial(url, lambda: self._make(shake))
         except (OSError, TimeoutError) as error:
             log.info("hub not reached", extra={"url": url, "error": str(error) or "no answer in time"})
             return None
@@ -233,19 +242,20 @@ class Mesh:
             ephemeral_seed=self._rng.randbytes(32),
             guard=self._guard,
         )
-        link = self._make(Session(shake, self._admit))
-        if self._half_open > MAX_HALF_OPEN:
-            self._loop.call_soon(link.close, "too many strangers")
+        link = self._make(shake)
+        if self._is_over or self._half_open > MAX_HALF_OPEN:
+            link.close("too many strangers")
         return link
 
-    def _make(self, session: Session) -> Link:
-        self._half_open += 1
-        link = Link(session, self._hooks, next(self._numbers))
-        link.settled.add_done_callback(self._settled)
+    def _make(self, shake: Initiator | Responder) -> Link:
+        number = next(self._numbers)
+        link = Link(Session(shake, partial(self._admit, number)), self._hooks, number)
+        self._strangers[number] = link
         return link
 
-    def _settled(self, _: asyncio.Future[str]) -> None:
-        self._half_open -= 1
+    @property
+    def _half_open(self) -> int:
+        return len(self._strangers)
 
     def _hello(self) -> bytes:
         proofs = (self._identity.membership.raw, self._identity.certificate.raw)
@@ -259,27 +269,30 @@ class Mesh:
             )
         )
 
-    def _admit(self, key: bytes, payload: bytes) -> str | None:
+    def _admit(self, number: int, key: bytes, payload: bytes) -> str | None:
         verdict = judge(payload, key, self.replica, self._identity.fabric_id, self.fabric_now())
         if verdict.refusal is not None:
             log.info("link not admitted", extra={"reason": REFUSALS[verdict.refusal]})
             return verdict.refusal
-        self._admitted[key] = verdict
+        self._admitted[number] = verdict
         return None
 
     # --- hooks of links -------------------------------------------------------------------------------------
 
     @property
     def _hooks(self) -> Hooks:
-        return Hooks(
-            up=self._up, control=self._control, opened=self._opened, heard=self._heard, down=self._down
-        )
+        return Hooks(up=self._up, control=self._control, opened=self._opened, heard=self._heard, down=self._down)
 
     def _up(self, link: Link, up: Up) -> None:
-        verdict = self._admitted.pop(up.peer)
+        del self._strangers[link.number]
+        verdict = self._admitted.pop(link.number)
         assert verdict.hello is not None
-        initiator = self._identity.key if link.is_initiator else up.peer
-        contact = Contact(up.peer, verdict.hello.hub, verdict.hello.accounts, initiator)
+        contact = Contact(
+            up.peer,
+            is_hub=verdict.hello.hub and not HUB_ROLES.isdisjoint(verdict.roles),
+            accounts=verdict.hello.accounts and "ingress" in verdict.roles,
+            initiator=self._identity.key if link.is_initiator else up.peer,
+        )
         self._links[link.number] = link
         self._by_node[link.node] = link
         log.info("link up", extra={"peer": link.node, "address": link.address()})
@@ -290,6 +303,8 @@ class Mesh:
         self._obey(out + self._peer.link_up(link.number, contact, now, wall))
 
     def _down(self, link: Link, reason: str) -> None:
+        self._strangers.pop(link.number, None)
+        self._admitted.pop(link.number, None)
         if self._links.pop(link.number, None) is None:
             return
         log.info("link down", extra={"peer": link.node, "reason": reason})

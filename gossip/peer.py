@@ -14,6 +14,7 @@ import msgspec
 from gossip.errors import RemoteProtocolError
 from gossip.frames import Bye, Entries, Frame, Ping, Records, Sum, Want, batches, decode, encode, shelf_of
 from gossip.instructions import Drop, Instruction, LinkId, Send
+from gossip.intake import Intake
 from gossip.sync import answer_entries, answer_sum, answer_want, opening
 from gossip.topology import keeps
 from registry.author import Author
@@ -94,6 +95,7 @@ class Peer:
         self.replica = replica
         self.refused: dict[str, int] = {}  # records that did not decode, by reason; an operator should look
         self._author = author
+        self._intake = Intake(replica)
         self._is_hub = is_hub
         self._accounts = accounts
         self._lines: dict[LinkId, _Line] = {}
@@ -156,9 +158,7 @@ class Peer:
 
     def publish(self, record: Record) -> list[Instruction]:
         """Merge a record written here and push it on every link."""
-        if not self.replica.apply(record):
-            return []
-        return self._push([record], frm=None)
+        return self._push([record], frm=None) if self._take(record, is_ours=True) else []
 
     def leave(self) -> list[Instruction]:
         """Say LEFT and goodbye to everyone."""
@@ -176,10 +176,12 @@ class Peer:
         """
         line = self._lines.get(link)
         frame = decode(data)
-        if line is None or frame is None:
+        if line is None:
             return []
         line.heard = now
         match frame:
+            case None:  # a newer release says more
+                return []
             case Ping():
                 return self._on_ping(link, line, frame, now, wall)
             case Records():
@@ -207,9 +209,7 @@ class Peer:
             return []
         line.repair_at = now + min(REPAIR_S * 2.0**line.fruitless, LAST_REPAIR_S)
         line.fruitless = min(line.fruitless + 1, 8)
-        return [
-            Send(link, encode(opening(audience, self.replica.shelves[audience]))) for audience in differing
-        ]
+        return [Send(link, encode(opening(audience, self.replica.shelves[audience]))) for audience in differing]
 
     def _on_repair(self, link: LinkId, line: _Line, frame: Sum | Entries | Want, now: float) -> list[Instruction]:
         audience = shelf_of(frame.shelf)
@@ -253,12 +253,21 @@ class Peer:
             record = decode_record(raw)
             if record.key.audience is Audience.ACCOUNTS and not (self._accounts and line.contact.accounts):
                 raise RecordRefused("the accounts shelf is not shared on this link")
-            news = self.replica.apply(record)
+            news = self._take(record)
         except RecordRefused as refusal:
             self._count(refusal.reason)
             return None
         self._remember(name)
         return record if news else None
+
+    def _take(self, record: Record, *, is_ours: bool = False) -> bool:
+        is_new = self.replica.get(record.key) is None
+        if is_new and not is_ours and (why := self._intake.objection(record)) is not None:
+            raise RecordRefused(why)
+        news = self.replica.apply(record)
+        if is_new and (entry := self.replica.get(record.key)) is not None:
+            self._intake.took(record, entry.body)
+        return news
 
     def _count(self, reason: str) -> None:
         if reason not in self.refused and len(self.refused) >= MAX_REASONS:
@@ -339,9 +348,7 @@ class Peer:
         return self.announce(*self._self)
 
     def _doubt(self, node: str, wall: float, *, cleared: bool = False) -> list[Instruction]:
-        target = next(
-            (entry.record for entry in self.replica.of_kind("node") if entry.record.key.id == node), None
-        )
+        target = next((entry.record for entry in self.replica.of_kind("node") if entry.record.key.id == node), None)
         if target is None or target.order.rank >= Rank.LEFT:
             return []
         order = target.order

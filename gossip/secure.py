@@ -117,9 +117,7 @@ class Opener:
     def __init__(self, key: bytes) -> None:
         _check_key(key)
         self._key = key  # until the first message brought the header
-        self._state: crypto_secretstream_xchacha20poly1305_state | None = (
-            crypto_secretstream_xchacha20poly1305_state()
-        )
+        self._state: crypto_secretstream_xchacha20poly1305_state | None = crypto_secretstream_xchacha20poly1305_state()
         self._finished = False
 
     @property

@@ -14,9 +14,7 @@ from gossip.mux import Mux
 from gossip.muxevents import Event as MuxEvent
 from gossip.secure import Opener, Sealer, open_verdict, seal_accept, seal_reject
 
-Admit = Callable[
-    [bytes, bytes], str | None
-]  # key and payload of the other end -> refusal code, None to admit
+Admit = Callable[[bytes, bytes], str | None]  # key and payload of the other end -> refusal code, None to admit
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,18 @@ class Address(NamedTuple):
     key: bytes
     urls: tuple[str, ...]
     ingress: bool = False
+    is_anchor: bool = False  # named by the charter or the configuration, not only by itself
 
 
 def targets(me: bytes, is_hub: bool, known: Iterable[Address]) -> tuple[Address, ...]:
     """The nodes to be linked to.
 
+    Anchors come first: whoever may join could make keys that win the hash, and cut a leaf off from all others.
     A leaf takes three hubs by rendezvous hash (Thaler & Ravishankar 1998: the choice of one leaf barely moves
     when hubs come and go, and all leaves spread evenly) and every ingress up to eight; hubs take each other.
     """
     others = [address for address in known if address.key != me and address.urls]
-    others.sort(key=lambda address: _weight(me, address.key))
+    others.sort(key=lambda address: (not address.is_anchor, _weight(me, address.key)))
     if is_hub:
         return tuple(others if len(others) < MESH_HUBS else others[:SPARSE_HUBS])
     hubs = others[:LEAF_HUBS]

@@ -116,9 +116,7 @@ def introduce(role: Role, prk: bytes, th: bytes, *, seed: bytes, payload: bytes)
     return box, chain(said, box)
 
 
-def recognise(
-    role: Role, prk: bytes, th: bytes, *, box: bytes, own: bytes, pinned: bytes | None
-) -> Introduction:
+def recognise(role: Role, prk: bytes, th: bytes, *, box: bytes, own: bytes, pinned: bytes | None) -> Introduction:
     """Open the other end's introduction and verify who it is.
 
     Args:

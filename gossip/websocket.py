@@ -119,9 +119,7 @@ class _Websocket(asyncio.Protocol):
         protocol = self._protocol
         if isinstance(protocol, ServerProtocol) and isinstance(event, Request):
             known = event.path == PATH
-            response = (
-                protocol.accept(event) if known else protocol.reject(404, "tela takes links elsewhere\n")
-            )
+            response = protocol.accept(event) if known else protocol.reject(404, "tela takes links elsewhere\n")
             protocol.send_response(response)
             self._flush()
         if isinstance(event, Request | Response) and protocol.state is OPEN:

@@ -259,11 +259,12 @@ class NodeProcess:
 
     def _known(self) -> Iterable[Address]:
         """Hubs from the configuration, the charter and the registry; the latest addresses win."""
-        known = {hub.key: Address(hub.key, hub.urls, ingress=True) for hub in self._charter.hubs}
-        known |= {hub.key: Address(hub.key, hub.urls, ingress=True) for hub in self._config.hubs}
+        anchors = {hub.key: hub.urls for hub in self._charter.hubs} | {hub.key: hub.urls for hub in self._config.hubs}
+        known = {key: Address(key, urls, ingress=True, is_anchor=True) for key, urls in anchors.items()}
         for row in self.view().nodes.values():
             if row.is_hub and row.node.urls:
-                known[row.key] = Address(row.key, row.node.urls, "ingress" in row.roles)
+                is_anchor = row.key in known
+                known[row.key] = Address(row.key, row.node.urls, "ingress" in row.roles, is_anchor)
         return known.values()
 
     def _next_run(self, what: str) -> int:
