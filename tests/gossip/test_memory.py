@@ -320,7 +320,7 @@ def test_a_stream_that_opens_while_a_node_stops_is_refused():
 
 def test_a_mesh_that_ends_during_a_handshake_ends_the_handshake():
     async def main():
-        network, hub, leaf, hubs = hub_and_leaf()
+        network, hub, leaf, _hubs = hub_and_leaf()
         async with started(hub, leaf):
             stranger = await network.host("stranger").dial(hub.mesh.urls[0], Ear)
             assert len(hub.mesh._strangers) == 1
