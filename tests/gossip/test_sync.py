@@ -54,7 +54,7 @@ def answers(frame: Frame, replica: Replica) -> list[Frame]:
 def repair(begins: Replica, answers_: Replica, *, rng: Random | None = None, audience=PUBLIC) -> Counter:
     """One exchange until nobody says any more; with `rng` a third is lost, a third repeated, all in any order."""
     said: Counter = Counter()
-    waiting = deque([(answers_, opening(audience, begins.shelves[audience]))])
+    waiting: deque[tuple[Replica, Frame]] = deque([(answers_, opening(audience, begins.shelves[audience]))])
     while waiting:
         if rng is not None:
             waiting.rotate(rng.randrange(len(waiting)))
