@@ -31,7 +31,7 @@ demo: $(RUN) ## a whole fabric on this machine: ingress, three workers, live tra
 	@$(BIN)/tela demo $(ARGS)
 
 test: $(DEV) ## the tests; nothing sleeps (ARGS="-k name" to choose)
-	@$(BIN)/pytest -q -n $(JOBS) -m 'not real' $(ARGS)
+	@$(BIN)/pytest -q -n $(JOBS) --ignore tests/real $(ARGS)
 
 check: $(DEV) ## format, lint, layers, types, dead code, dependencies, spelling
 	@$(BIN)/ruff format --check -q .
