@@ -12,8 +12,9 @@ from registry.record import Key, Record
 from registry.replica import Replica
 
 MAX_OF_STRANGERS = 1_024  # registers of keys that no charter, membership or certificate names
-MAX_OF_OWNER = 256  # registers of one key: a node has one, its engines and its doubts a few more
-MAX_CERTIFICATES = 10_000  # of one member
+MAX_OF_OWNER = 256  # registers of one key: a node has one, its engines a few more
+MAX_ABOUT_NODES = 10_000  # those that grow with the fabric: a member's certificates, a hub's doubts
+ABOUT_NODES = frozenset({"certificate", "doubt"})
 
 
 class Intake:
@@ -36,8 +37,8 @@ class Intake:
     def objection(self, record: Record) -> str | None:
         """Why a record that opens a new register is not taken; None when it may be."""
         key = record.key
-        is_certificate = key.kind == "certificate"
-        if self._of_owner[key.owner, is_certificate] >= (MAX_CERTIFICATES if is_certificate else MAX_OF_OWNER):
+        is_about = key.kind in ABOUT_NODES
+        if self._of_owner[key.owner, is_about] >= (MAX_ABOUT_NODES if is_about else MAX_OF_OWNER):
             return "its owner holds too many records"
         if key.owner not in self._vouched and self._of_strangers >= MAX_OF_STRANGERS:
             return "nobody vouches for its owner, and too many such records are held"
@@ -49,7 +50,7 @@ class Intake:
         self._vouch(record.key, body)
 
     def _count(self, key: Key) -> None:
-        self._of_owner[key.owner, key.kind == "certificate"] += 1
+        self._of_owner[key.owner, key.kind in ABOUT_NODES] += 1
         self._of_strangers += key.owner not in self._vouched
 
     def _vouch(self, key: Key, body: Body | Opaque) -> None:

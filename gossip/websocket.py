@@ -25,7 +25,7 @@ from registry.errors import TelaError
 
 log = logging.getLogger(f"tela.{__name__}")
 
-WRITE_HIGH_B = 65_536  # what the kernel has not taken yet; liveness queues behind no more than this
+WRITE_HIGH_B = 65_536  # what the kernel has not taken yet; liveness queues behind this and the kernel's own buffer
 WRITE_LOW_B = 16_384
 DIAL_S = 5.0
 UPGRADE_S = 5.0  # a connection that has not become a websocket by then is closed

@@ -3,7 +3,7 @@ from gossip.intake import MAX_OF_OWNER, MAX_OF_STRANGERS
 from gossip.peer import Contact, Peer
 from registry.author import Author
 from registry.record import Draft, seal
-from tests.people import MEMBER, Person, certificate, node_record, registry_of
+from tests.people import MEMBER, Person, certificate, doubt_record, node_record, registry_of
 
 ME, NODE = Person(80), Person(81)
 
@@ -48,6 +48,12 @@ def test_a_member_may_certify_far_more_nodes_than_a_key_may_write_other_records(
     nodes = [Person(20_000 + n) for n in range(MAX_OF_OWNER + 50)]
     peer = offer(peer_with(), *(certificate(node) for node in nodes))
     assert held(peer, MEMBER) == len(nodes) + 1
+
+
+def test_a_hub_may_doubt_far_more_nodes_than_that():
+    doubts = [doubt_record(NODE, Person(30_000 + n)) for n in range(MAX_OF_OWNER + 50)]
+    peer = offer(peer_with(nodes=(NODE,)), *doubts)
+    assert held(peer, NODE) == len(doubts)
 
 
 def test_own_records_are_never_refused():

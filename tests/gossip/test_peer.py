@@ -1,5 +1,6 @@
 """The brain alone: frames and time in, instructions out. Whole fabrics of it are in `test_sim`."""
 
+from contextlib import suppress
 from itertools import count, pairwise
 
 import pytest
@@ -17,6 +18,7 @@ from registry.kinds import Doubt, Node
 from registry.lifecycle import Rank
 from registry.record import Audience, Draft, Record, seal
 from registry.record import decode as decode_record
+from tests.gossip.test_frames import FRAMES
 from tests.people import MEMBER, Person, doubt_record, node_record, registry_of, replica_record
 
 WALL = 1_800_000_000.0
@@ -614,6 +616,17 @@ def test_a_malformed_frame_is_the_peers_fault(data):
     link = brain.up(HUB)
     with pytest.raises(RemoteProtocolError):
         brain.hear(link, data)
+
+
+@given(st.lists(FRAMES, max_size=20))
+def test_whatever_frames_a_peer_sends_it_is_answered_or_at_fault(said):
+    brain = Brain(is_hub=True, knows=[node_record(OTHER_LEAF)])
+    link, other = brain.up(LEAF), brain.up(HUB)
+    for frame in said:
+        with suppress(RemoteProtocolError):
+            for answer in brain.hear(link, frame):
+                assert answer.link in {link, other}
+        assert (brain.peer.next_deadline() or 0.0) >= brain.now
 
 
 def test_a_frame_on_a_link_that_is_gone_is_dropped():
