@@ -176,7 +176,9 @@ class Stream:
         self._let_read()
 
     def lose(self, code: int) -> None:
-        """The peer reset the stream, or the link is lost. What was not read is gone."""
+        """The peer reset the stream, or the link is lost. What was not read is gone, unless both halves had ended."""
+        if self._ended and self._has_ended:
+            return
         if self._code is None:
             self._code = code
             if self.on_lost is not None:

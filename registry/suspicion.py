@@ -40,7 +40,7 @@ def live_doubts(replica: Replica, sightings: Mapping[str, Sighting]) -> dict[str
         prober = key_id(record.key.owner)
         if not isinstance(body, Doubt) or target is None or prober not in sightings or body.cleared:
             continue
-        if target.record.order[:3:2] <= (body.run, body.seq):
+        if target.record.order[:3:2] == (body.run, body.seq):  # neither answered nor about what is not written yet
             doubts.setdefault(record.key.id, set()).add(prober)
     return doubts
 

@@ -131,10 +131,11 @@ class Ingress:
             call = self._read_call(door, body, path, key)
             self._must_know(call.request.model)
             self._begin(call)
+            watcher = self._tasks.create_task(_watch(door.receive, call))
             try:
-                self._tasks.create_task(_watch(door.receive, call))
                 await self._relay.carry(call, door.send)
             finally:
+                watcher.cancel()  # a client that takes nothing never lets its connection end
                 if not call.is_done:  # cancelled or failed in a way nobody foresaw: the row says so
                     call.end(500, "truncated" if call.first else "upstream_error")
                 self._ledger.settle(call.row(self._fabric()))

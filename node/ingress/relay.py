@@ -15,7 +15,7 @@ from gossip.muxevents import ResetCode
 from gossip.stream import Stream, StreamReset
 from node.ingress.call import Call
 from node.ingress.edge import Send, answer, refuse
-from node.ingress.openai import no_replica, unknown_model, upstream_failed
+from node.ingress.openai import no_replica, retry_after, unknown_model, upstream_failed
 from node.ingress.passage import QUIET_S, Failed, Passage, lost
 from node.route.guard import Guard
 from node.route.pick import Policy, pick
@@ -90,6 +90,8 @@ class Relay:
             failed = await self._attempt(call, row, send, self._deadline_s - (self._now() - start))
             if failed is None:
                 return
+            if call.is_gone:  # it was the client who broke it off
+                break
             last = failed
             engine_errors += failed.failure is Failure.ENGINE_5XX
             if is_replicas_fault(failed.failure):
@@ -156,8 +158,10 @@ class Relay:
                 stream.close()
         finally:
             self.in_flight[row.id] -= 1
-        if failed is None:
+        if failed is None and call.outcome == "ok":
             self._guard.served(row.id)
+        elif failed is None and call.outcome == "truncated":
+            self._guard.failed(row.id, row.record.order.run, self._now())
         return failed
 
     async def _exchange(self, call: Call, stream: Stream, send: Send, left_s: float) -> Failed | None:
@@ -186,7 +190,9 @@ class Relay:
         if last is not None and last.reply is not None:
             headers = [*to_client(last.reply.headers), *_own_headers(call)]
             call.end(last.reply.status, "upstream_error")
-            await answer(send, last.reply.status, last.body, [*headers, (b"x-should-retry", b"false")])
+            is_busy = last.failure is Failure.ENGINE_BUSY
+            advice = retry_after(1) if is_busy else ((b"x-should-retry", b"false"),)
+            await answer(send, last.reply.status, last.body, [*headers, *advice])
             return
         if last is None:
             snapshot = self._views()

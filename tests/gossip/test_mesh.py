@@ -152,6 +152,24 @@ def test_a_lost_link_is_truncation_for_its_streams_never_an_end():
     run(main())
 
 
+def test_an_answer_that_is_whole_is_read_to_its_end_though_the_link_is_gone():
+    async def main():
+        network, hub, (leaf,), hubs = fabric()
+        leaf.mesh.serve(1, echo)
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            stream = hub.mesh.open(leaf.id, 1, b"x")
+            stream.write(b"whole")
+            stream.end()
+            await stream.reply_head()
+            await asyncio.sleep(0.1)
+            network.crash("leaf0")
+            await asyncio.sleep(0.1)
+            assert await read_all(stream) == b"whole"
+
+    run(main())
+
+
 def test_a_crashed_leaf_is_suspect_everywhere_and_back_after_it_redials():
     async def main():
         network, hub, leaves, hubs = fabric(2)

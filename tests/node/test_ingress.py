@@ -337,8 +337,19 @@ def test_a_stream_that_breaks_ends_with_an_error_event_and_no_end_mark(tmp_path,
         assert b'finish_reason":"' not in body
         (row,) = await door.rows(1)
         assert (row.outcome, row.status) == ("truncated", 200)
+        assert row.replica in door.ingress.relay._guard._ejected
 
     through(tmp_path, script, workers=2)
+
+
+def test_a_busy_engines_answer_says_when_to_come_back(tmp_path):
+    async def script(door):
+        async with door.post(json=chat(), headers={FAULT: "503"}) as response:
+            assert response.status == 503
+            assert response.headers["retry-after"] == "1"
+            assert "x-should-retry" not in response.headers
+
+    through(tmp_path, script)
 
 
 @pytest.mark.parametrize("fault", ["reset", "truncate=0", "eof=0"])
@@ -382,6 +393,7 @@ def test_a_client_that_leaves_frees_the_engine_at_once(tmp_path, stream):
         assert asyncio.get_running_loop().time() - left < 1.0
         (row,) = await door.rows(1)
         assert (row.status, row.outcome) == (499, "client_disconnect")
+        assert not door.ingress.relay._guard._ejected  # the replica did nothing wrong
         assert door.ingress.relay.in_flight == {door.workers[0]._author.id + "/e0": 0}
 
     through(tmp_path, script, options=slow)

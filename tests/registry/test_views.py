@@ -97,6 +97,11 @@ def test_doubts_are_void_when_answered_withdrawn_or_written_by_a_stranger():
     assert not is_suspect(*linked, doubt_record(Person(77), LEAF))
 
 
+def test_a_doubt_about_a_record_that_is_not_written_yet_counts_for_nothing():
+    linked = (TWO_HUBS[0], leaf_of(HUB))
+    assert not is_suspect(*linked, doubt_record(HUB, LEAF, target_seq=2**60))
+
+
 def test_a_node_that_left_is_not_suspect():
     assert not is_suspect(TWO_HUBS[0], leaf_of(HUB, rank=Rank.LEFT), doubt_record(HUB, LEAF))
 
