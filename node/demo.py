@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -169,10 +168,6 @@ class DemoFabric:
         os.kill(pid, how)
         return pid
 
-    def stop_node(self, at: int, how: signal.Signals = signal.SIGTERM) -> None:
-        """Signal a worker's own process."""
-        self.workers[at].process.send_signal(how)
-
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         ingress = self._config("ingress", HUB_ROLES, listen="127.0.0.1:0", http=self._http)
         self.ingress = await self._spawn(tasks, "ingress", ingress)
@@ -287,11 +282,3 @@ class DemoFabric:
 def demo_engine_command(model: str, *flags: str) -> str:
     """The command line of a demo engine, for `{port}`."""
     return " ".join([sys.executable, "-I", "-m", "node.engine.demo", "--port", "{port}", "--model", model, *flags])
-
-
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -14,6 +14,7 @@ from registry.errors import TelaError
 REQUEST = 1  # the stream kind
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
+MAX_BODY_B = 64 * 1024 * 1024  # of a request, at the door and at the worker alike
 MAX_HEADERS = 100  # as many as the door takes, so that none is lost between it and the engine
 MAX_HEADERS_B = 32_000
 

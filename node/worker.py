@@ -10,7 +10,7 @@ import aiohttp
 
 from gossip.muxevents import ResetCode
 from gossip.stream import Stream
-from node.tunnel import HeadRefused, ReplyHead, RequestHead, encode_head, read_request_head, to_client
+from node.tunnel import MAX_BODY_B, HeadRefused, ReplyHead, RequestHead, encode_head, read_request_head, to_client
 from registry.errors import TelaError
 
 log = logging.getLogger(f"tela.{__name__}")
@@ -18,7 +18,6 @@ log = logging.getLogger(f"tela.{__name__}")
 CONNECT_S = 5.0
 KEEP_ALIVE_S = 3.0  # below the 5 s after which common engines close an idle connection
 SLICE_B = 262_144
-MAX_BODY_B = 64 * 1024 * 1024
 
 
 class Engine(Protocol):

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from node.ingress.openai import JSON_TYPE, Refusal, error_body, retry_after
+from node.tunnel import MAX_BODY_B
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-MAX_BODY_B = 64 * 1024 * 1024
 MAX_IN_FLIGHT_B = 512 * 1024 * 1024  # request bodies this process holds at once; beyond, 503
 MAX_DISCARD_B = 2 * MAX_BODY_B
 DISCARD_S = 10.0
