@@ -1,7 +1,7 @@
 """Writing a node's own records: one run, sequences that only count upward."""
 
 from registry.ids import key_id
-from registry.kinds import Body, encode_body, kind_of
+from registry.kinds import Body, audience_of, encode_body, kind_of
 from registry.record import Draft, Record, Sign, seal
 
 
@@ -34,7 +34,8 @@ class Author:
         seq = self._seqs.get((kind, subject), 0) + 1
         self._seqs[kind, subject] = seq
         order = self.run if run is None else run
-        return seal(Draft(kind, subject, encode_body(body), run=order, rank=rank, seq=seq), self.key, self._sign)
+        draft = Draft(kind, subject, encode_body(body), audience_of(body), run=order, rank=rank, seq=seq)
+        return seal(draft, self.key, self._sign)
 
 
 def next_run(persisted: int, known: int, unix_ms: int) -> int:

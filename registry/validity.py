@@ -1,18 +1,22 @@
 """What counts: a view over the same map, so the order in which records arrive never matters.
 
-Merge accepts whatever a record proves about itself. Whether its signer was entitled to write it (a charter
-that names the operator, a membership not expired, a certificate within its member's quota) is decided here,
-again and again, from all that is known now.
+Merge accepts whatever a record proves about itself. Whether its signer was entitled to write it is decided here, again
+and again, from all that is known now: charter → invite → acceptance → membership → certificate → node, and acts.
 """
 
 from typing import NamedTuple
 
-from registry.charter import OWNER, Chartered, Grant, InForce, charter_in_force, holds
-from registry.clock import LEEWAY_S, is_expired
-from registry.ids import key_id
-from registry.kinds import Certificate, Charter, Membership
+from registry.acts import Ordered, acts_of
+from registry.admission import Members, settle
+from registry.charter import Chartered, Grant, InForce, charter_in_force
+from registry.clock import LEEWAY_S
+from registry.kinds import Charter, Node
+from registry.mandate import Mandate, Whose
+from registry.memberships import Admission, Candidates
 from registry.record import Record
 from registry.replica import Replica
+
+FREE_ROLES = frozenset({"observer"})  # to look is every member's right, so no membership has to name it
 
 
 class Standing(NamedTuple):
@@ -23,9 +27,18 @@ class Standing(NamedTuple):
     """
 
     in_force: InForce | None
-    grants: dict[tuple[str, bytes], Grant]  # by node id and member key
+    admissions: dict[bytes, Admission]  # by member key
+    grants: dict[tuple[str, bytes], Grant]  # by node id and member key; none of an evicted node
+    evicted: dict[str, Record]  # by node id: the act
+    acts: dict[str, Ordered]  # by subject: the act that stands
+    accepters: frozenset[bytes]  # keys of hubs whose word on a new member counts
     refused: tuple[tuple[Record, str], ...]  # records that count nowhere, and why
     valid_until: float  # unix seconds, fabric time: when the next expiry may change this
+
+
+def nothing_known() -> Standing:
+    """The standing before the charter is held."""
+    return Standing(None, {}, {}, {}, {}, frozenset(), (), float("inf"))
 
 
 def standing(replica: Replica, fabric_id: bytes, now_fabric: float) -> Standing:
@@ -35,62 +48,66 @@ def standing(replica: Replica, fabric_id: bytes, now_fabric: float) -> Standing:
     ]
     in_force = charter_in_force(fabric_id, charters)
     if in_force is None:
-        return Standing(None, {}, (), float("inf"))
-    refused: list[tuple[Record, str]] = []
-    members = _members(replica, in_force.current.charter, now_fabric, refused)
-    grants = _grants(replica, members, now_fabric, refused)
-    ends = [membership.not_after for membership in members.values()]
-    ends += [grant.not_after for grant in grants.values()]
-    return Standing(in_force, grants, tuple(refused), min(ends, default=float("inf")) + LEEWAY_S)
+        return nothing_known()
+    charter = in_force.current.charter
+    mandate = Mandate(charter, acts_of(replica))
+    candidates = Candidates(replica, charter, mandate, now_fabric)
+    members = settle(replica, in_force, candidates, mandate, now_fabric)
+    revocable = candidates.providers(mandate.targets("revoke"), members.winners)
+    whose = {target: Whose(providers) for target, providers in revocable.items()} | _owners(replica, members, mandate)
+    acts, void = mandate.in_force(whose)
+    evicted = {each.act.target: each.record for each in acts.values() if each.act.verb == "evict"}
+    grants = _grants(members, mandate, evicted)
+    ends = members.ends + [grant.not_after for grant in grants.values()]
+    refused = sorted(members.refused + void, key=lambda each: (each[0].key.kind, each[0].order.hash, each[1]))
+    return Standing(
+        in_force,
+        members.admissions,
+        grants,
+        evicted,
+        acts,
+        members.accepters,
+        tuple(refused),
+        min(ends, default=float("inf")) + LEEWAY_S,
+    )
 
 
-def _members(
-    replica: Replica, charter: Charter, now_fabric: float, refused: list[tuple[Record, str]]
-) -> dict[bytes, Membership]:
-    members: dict[bytes, Membership] = {}
-    for entry in replica.of_kind("membership"):
-        body = entry.body
-        if not isinstance(body, Membership):
-            continue
-        if not holds(charter, entry.record.key.owner, OWNER):
-            refused.append((entry.record, "signed by no owner of this fabric"))
-        elif is_expired(body.not_after, now_fabric):
-            refused.append((entry.record, "membership expired"))
-        else:
-            held = members.get(body.member)
-            if held is None or body.not_after > held.not_after:  # two operators admitted one key
-                members[body.member] = body
-    return members
+def _owners(replica: Replica, members: Members, mandate: Mandate) -> dict[str, Whose]:
+    """Whom the nodes that acts are about belong to: the member they name, as far as that one certified them.
+
+    An expired certificate will do: a node must not get rid of its operator's acts by letting it end.
+    """
+    targets = mandate.targets("drain", "restart", "evict", "ack")
+    if not targets:
+        return {}
+    certifiers: dict[str, dict[bytes, str]] = {}
+    for member, admission in members.admissions.items():
+        for record, _ in members.certified.get(member, ()):
+            if record.key.id in targets:
+                certifiers.setdefault(record.key.id, {})[member] = admission.provider
+    named = {
+        record.key.id: body.member
+        for record, body in replica.of_kind("node")
+        if record.key.id in targets and isinstance(body, Node)
+    }
+    owners: dict[str, Whose] = {}
+    for node, by in certifiers.items():
+        whose = named.get(node)
+        counting = {whose: by[whose]} if whose is not None and whose in by else by
+        owners[node] = Whose(frozenset(counting.values()), frozenset(counting))
+    return owners
 
 
-def _grants(
-    replica: Replica,
-    members: dict[bytes, Membership],
-    now_fabric: float,
-    refused: list[tuple[Record, str]],
-) -> dict[tuple[str, bytes], Grant]:
-    used: dict[bytes, int] = {}
+def _grants(members: Members, mandate: Mandate, evicted: dict[str, Record]) -> dict[tuple[str, bytes], Grant]:
     grants: dict[tuple[str, bytes], Grant] = {}
-    entitled: list[tuple[Record, Certificate]] = []
-    for record, body in replica.of_kind("certificate"):
-        if not isinstance(body, Certificate):
-            continue
-        if record.key.owner in members:
-            entitled.append((record, body))
-        else:
-            refused.append((record, "signed by no member of this fabric"))
-    # Certificates count upward (milliseconds of their signer's clock): the first ones keep their place when a
-    # member signs more than the membership allows.
-    entitled.sort(key=lambda each: each[0].order)
-    for record, body in entitled:
-        member = members[record.key.owner]
-        if is_expired(body.not_after, now_fabric):
-            refused.append((record, "certificate expired"))
-        elif used.get(record.key.owner, 0) >= member.max_nodes:
-            refused.append((record, f"membership allows {member.max_nodes} nodes"))
-        else:
-            used[record.key.owner] = used.get(record.key.owner, 0) + 1
-            roles = frozenset(body.roles) & frozenset(member.roles)
-            until = min(body.not_after, member.not_after)
-            grants[key_id(body.node), record.key.owner] = Grant(member.provider, roles, until)
+    watched = mandate.targets("evict")
+    for member, seated in members.seated.items():
+        admission = members.admissions[member]
+        allowed, provider = admission.roles | FREE_ROLES, admission.provider
+        for record, body in seated:
+            node = record.key.id
+            if node in watched and (node in evicted or mandate.eviction(node, provider) is not None):
+                continue
+            until = min(body.not_after, admission.not_after)
+            grants[node, member] = Grant(provider, allowed.intersection(body.roles), until)
     return grants

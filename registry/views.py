@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from registry.chain import Excluded, Filter, sift
 from registry.charter import Grant
-from registry.ids import key_id
 from registry.kinds import Node, Offer
 from registry.kinds import Replica as ReplicaBody
 from registry.lifecycle import Rank
@@ -28,7 +27,8 @@ class NodeRow(NamedTuple):
     run: int
     rank: Rank
     suspect: bool
-    draining: bool
+    draining: bool  # by itself, or by an act
+    drain: Record | None  # the act that drains it; None: no act does
     is_hub: bool
     grant: Grant
     record: Record
@@ -48,6 +48,7 @@ class ReplicaRow(NamedTuple):
     rank: Rank
     record: Record
     replica: ReplicaBody
+    is_evicted: bool = False  # an act put its node out
 
     @property
     def session(self) -> str:
@@ -76,7 +77,7 @@ class ModelRow(NamedTuple):
 
 def _not_entitled(row: ReplicaRow) -> str | None:
     if row.node is None:
-        return "its node is not a member of this fabric"
+        return "its node was evicted" if row.is_evicted else "its node is not a member of this fabric"
     return None if "worker" in row.node.grant.roles else "its membership does not say worker"
 
 
@@ -106,6 +107,24 @@ def _not_serving(row: ReplicaRow) -> str | None:
     return f"{row.rank.name}: {row.replica.phase}" if row.replica.phase else row.rank.name
 
 
+def serves(project: str, user: str) -> Filter[ReplicaRow]:
+    """The filter for one caller: whoever runs a replica may keep it for some projects or users.
+
+    Args:
+        project: the caller's; empty: none.
+        user: the caller's; empty: none.
+    """
+    names = {f"project:{project}"} if project else set()
+    if user:
+        names.add(f"user:{user}")
+
+    def kept_for_others(row: ReplicaRow) -> str | None:
+        whom = row.replica.serve_to
+        return None if not whom or names.intersection(whom) else "its owner serves others only"
+
+    return Filter("allow", kept_for_others)
+
+
 RECORD_FILTERS: tuple[Filter[ReplicaRow], ...] = (
     Filter("registry", _not_entitled),
     Filter("sessions", _ghost),
@@ -125,13 +144,14 @@ class Snapshot(NamedTuple):
     routable: dict[str, tuple[ReplicaRow, ...]]  # by model id
     excluded: dict[str, tuple[Excluded[ReplicaRow], ...]]  # by model id, for `why`
     models: dict[str, ModelRow]
+    evicted: dict[str, NodeRow]  # nodes that an act put out; they are nowhere else
 
 
 def snapshot(replica: Replica, fabric_id: bytes, now_fabric: float) -> Snapshot:
     """Derive every view."""
     verdict = standing(replica, fabric_id, now_fabric)
     nodes = _fleet(replica, verdict)
-    replicas = _replicas(replica, nodes)
+    replicas = _replicas(replica, nodes, verdict)
     by_model: dict[str, list[ReplicaRow]] = {}
     for row in replicas.values():
         for offer in row.replica.models:
@@ -142,7 +162,7 @@ def snapshot(replica: Replica, fabric_id: bytes, now_fabric: float) -> Snapshot:
         routable[model], excluded[model] = sift(rows, RECORD_FILTERS)
     described = (_model(model, rows, len(routable[model])) for model, rows in sorted(by_model.items()))
     models = {each.id: each for each in described if each is not None}
-    return Snapshot(verdict, nodes, replicas, routable, excluded, models)
+    return Snapshot(verdict, nodes, replicas, routable, excluded, models, _evicted(replica, verdict))
 
 
 def _fleet(replica: Replica, verdict: Standing) -> dict[str, NodeRow]:
@@ -152,12 +172,37 @@ def _fleet(replica: Replica, verdict: Standing) -> dict[str, NodeRow]:
         if isinstance(body, Node) and (grant := verdict.grants.get((record.key.id, body.member))) is not None
     }
     lost = suspects(replica, sightings)
-    return {name: _node(name, seen, name in lost) for name, seen in sightings.items()}
+    return {name: _node(name, seen, verdict, suspect=name in lost) for name, seen in sightings.items()}
 
 
-def _node(name: str, seen: Sighting, suspect: bool) -> NodeRow:
+def _evicted(replica: Replica, verdict: Standing) -> dict[str, NodeRow]:
+    if not verdict.evicted:
+        return {}
+    seen = ((record, body) for record, body in replica.of_kind("node") if record.key.id in verdict.evicted)
+    nobody = Grant("", frozenset(), 0.0)
+    return {
+        record.key.id: _node(record.key.id, Sighting(record, body, _grant_of(body, verdict) or nobody), verdict)
+        for record, body in seen
+        if isinstance(body, Node)
+    }
+
+
+def _grant_of(node: Node, verdict: Standing) -> Grant | None:
+    """What an evicted node would have: its member's provider, and no role."""
+    member = verdict.admissions.get(node.member)
+    return Grant(member.provider, frozenset(), member.not_after) if member else None
+
+
+def _drain(name: str, run: int, verdict: Standing) -> Record | None:
+    """The act in force that drains this run of a node."""
+    order = verdict.acts.get(f"drain/{name}")
+    return order.record if order is not None and order.act.verb == "drain" and order.act.run in {0, run} else None
+
+
+def _node(name: str, seen: Sighting, verdict: Standing, *, suspect: bool = False) -> NodeRow:
     record, node, grant = seen
     rank = Rank(record.order.rank)
+    drain = _drain(name, record.order.run, verdict)
     return NodeRow(
         id=name,
         name=f"{node.host}@{grant.provider}",
@@ -165,7 +210,8 @@ def _node(name: str, seen: Sighting, suspect: bool) -> NodeRow:
         run=record.order.run,
         rank=rank,
         suspect=suspect and rank is not Rank.LEFT,
-        draining=node.draining,
+        draining=node.draining or drain is not None,
+        drain=drain,
         is_hub=is_hub(node, grant),
         grant=grant,
         record=record,
@@ -173,14 +219,16 @@ def _node(name: str, seen: Sighting, suspect: bool) -> NodeRow:
     )
 
 
-def _replicas(replica: Replica, nodes: dict[str, NodeRow]) -> dict[str, ReplicaRow]:
-    return {
-        record.key.id: ReplicaRow(
-            record.key.id, nodes.get(key_id(record.key.owner)), Rank(record.order.rank), record, body
-        )
-        for record, body in replica.of_kind("replica")
-        if isinstance(body, ReplicaBody)
-    }
+def _replicas(replica: Replica, nodes: dict[str, NodeRow], verdict: Standing) -> dict[str, ReplicaRow]:
+    """Every replica, in the order of their ids: no view may depend on the order of arrival."""
+    rows: dict[str, ReplicaRow] = {}
+    for record, body in sorted(replica.of_kind("replica"), key=lambda entry: entry.record.key.id):
+        if isinstance(body, ReplicaBody):
+            name = record.key.id
+            node = name[: name.index("/")]  # its owner's id, as `registry.kinds` made sure
+            is_evicted = node in verdict.evicted
+            rows[name] = ReplicaRow(name, nodes.get(node), Rank(record.order.rank), record, body, is_evicted)
+    return rows
 
 
 def _model(model: str, rows: list[ReplicaRow], ready: int) -> ModelRow | None:

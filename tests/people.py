@@ -2,9 +2,31 @@
 
 from dataclasses import dataclass, field
 
-from registry.charter import admit, certify, found
+from registry.acts import subject
+from registry.charter import Chartered, admit, certify, found, offer, succeed
 from registry.ids import key_id
-from registry.kinds import Body, Certificate, Doubt, Membership, Node, Offer, Replica, encode_body, kind_of
+from registry.kinds import (
+    Acceptance,
+    Act,
+    Body,
+    Certificate,
+    Charter,
+    Doubt,
+    Hub,
+    Invite,
+    KeyGrant,
+    Membership,
+    Minted,
+    Node,
+    Offer,
+    Operator,
+    Replica,
+    Revocation,
+    audience_of,
+    encode_body,
+    kind_of,
+    read_body,
+)
 from registry.lifecycle import Rank
 from registry.record import Draft, Record, Sign, seal, seed_signer
 from registry.replica import Replica as Registry
@@ -33,7 +55,7 @@ class Person:
         return key_id(self.key)
 
     def write(self, body: Body, subject: str, *, run=0, rank=Rank.JOIN, seq=0) -> Record:
-        draft = Draft(kind_of(body), subject, encode_body(body), run=run, rank=rank, seq=seq)
+        draft = Draft(kind_of(body), subject, encode_body(body), audience_of(body), run=run, rank=rank, seq=seq)
         return seal(draft, self.key, self.sign)
 
 
@@ -48,9 +70,64 @@ def membership(
     not_after=FAR_S,
     max_nodes=100,
     roles=("worker", "ingress", "relay"),
+    provider="lab",
+    seq=1,
 ):
-    body = Membership(member=member.key, provider="lab", roles=roles, not_after=not_after, max_nodes=max_nodes)
-    return admit(body, by.key, by.sign)
+    body = Membership(member=member.key, provider=provider, roles=roles, not_after=not_after, max_nodes=max_nodes)
+    return admit(body, by.key, by.sign, seq=seq)
+
+
+def invite(
+    key: Person,
+    *,
+    by=OPERATOR,
+    provider="lab",
+    roles=("worker", "ingress", "relay"),
+    accept_by=FAR_S,
+    days=90,
+    max_nodes=100,
+    seq=1,
+):
+    """An operator's invite for whoever holds `key`; a membership of it is `membership(..., by=key, not_after=None)`."""
+    body = Invite(key=key.key, provider=provider, roles=roles, accept_by=accept_by, days=days, max_nodes=max_nodes)
+    return offer(body, by.key, by.sign, seq=seq)
+
+
+def acceptance(key: Person, member: Person, *, by: Person, at=0.0, renewed=None, seq=1):
+    """A hub's word that it saw a membership of `member` made with the invite `key`."""
+    body = Acceptance(member=member.key, at=at, renewed=at if renewed is None else renewed)
+    return by.write(body, key.id, seq=seq)
+
+
+def act_record(verb, target: Person | str, *, by=OPERATOR, run=0, seq=1, at=0.0, reason=""):
+    name = target if isinstance(target, str) else target.id
+    return by.write(Act(verb=verb, target=name, run=run, at=at, reason=reason), subject(verb, name), seq=seq)
+
+
+def key_grant(key="k_1", *, by=OPERATOR, seq=1, **fields):
+    return by.write(KeyGrant(**fields), key, seq=seq)
+
+
+def minted(key="k_1", *, by: Person, digest=b"d" * 32, at=0.0, seq=1):
+    return by.write(Minted(digest=digest, at=at), key, seq=seq)
+
+
+def revocation(key="k_1", *, by=OPERATOR, at=0.0, seq=1):
+    return by.write(Revocation(at=at), key, seq=seq)
+
+
+def operator(person: Person, *verbs, scope="fabric"):
+    return Operator(key=person.key, name=f"op{person.number}", verbs=verbs, scope=scope)
+
+
+def successor(of: Record, *operators: Operator, by=OPERATOR, hubs=(), issuers=(), recovery=b"", name="testfabric"):
+    """A charter that follows another one."""
+    body = read_body(of)
+    assert isinstance(body, Charter)
+    named = tuple(Hub(key=hub.key, urls=(f"ws://127.0.0.1:{7000 + hub.number}",)) for hub in hubs)
+    issuing = tuple(issuer.key for issuer in issuers)
+    new = Charter(name=name, operators=operators, hubs=named, issuers=issuing, recovery=recovery)
+    return succeed(Chartered(of, body), new, by.key, by.sign)
 
 
 def certificate(node: Person, *, by=MEMBER, not_after=FAR_S, roles=("worker", "ingress", "relay"), seq=1):

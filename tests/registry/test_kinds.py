@@ -1,4 +1,5 @@
 import json
+from base64 import b64encode
 
 import pytest
 
@@ -9,11 +10,17 @@ from tests.people import (
     FOUNDING,
     MEMBER,
     OPERATOR,
+    acceptance,
+    act_record,
     certificate,
     doubt_record,
+    invite,
+    key_grant,
     membership,
+    minted,
     node_record,
     replica_record,
+    revocation,
 )
 
 
@@ -22,13 +29,17 @@ def written(kind, subject, body, *, owner=MEMBER, **order):
     return seal(Draft(kind, subject, raw, **order), owner.key, owner.sign)
 
 
+KEY = b64encode(MEMBER.key).decode()
+
+
 def node_fields(**changed):
     return {"host": "h", "member": "A" * 43 + "=", "roles": ["worker"], **changed}
 
 
 @pytest.mark.parametrize("record", [
     FOUNDING.charter, membership(), certificate(MEMBER), node_record(MEMBER), replica_record(MEMBER),
-    doubt_record(MEMBER, OPERATOR),
+    doubt_record(MEMBER, OPERATOR), invite(MEMBER), acceptance(MEMBER, OPERATOR, by=MEMBER),
+    membership(not_after=None), act_record("drain", MEMBER), key_grant(), minted(by=MEMBER), revocation(),
 ])  # fmt: skip
 def test_each_known_kind_reads_back(record):
     body = read_body(record)
@@ -64,6 +75,17 @@ def test_an_unknown_kind_is_opaque():
     ("doubt", OPERATOR.id, {"run": 1, "seq": 1, "path": "p", "since": 1}, {"rank": 1}, "rank"),
     ("certificate", OPERATOR.id, {"node": "AAAA", "roles": [], "not_after": 1}, {}, "length"),
     ("charter", "1", {"name": "x", "operators": [], "hubs": []}, {"seq": 2}, "owner's"),
+    ("invite", OPERATOR.id, {"key": KEY, "provider": "p", "roles": [], "accept_by": 1}, {}, "owner's"),
+    ("invite", MEMBER.id, {"key": KEY, "provider": "p", "roles": [], "accept_by": 1, "days": 0}, {}, "days"),
+    ("act", "drain/n", {"verb": "evict", "target": "n", "at": 1}, {}, "owner's"),
+    ("act", "drain/n", {"verb": "drain", "target": "other", "at": 1}, {}, "owner's"),
+    ("act", "steal/n", {"verb": "steal", "target": "n", "at": 1}, {}, "Invalid enum"),
+    ("act", "drain/n", {"verb": "drain", "target": "n", "at": 1, "prev": "A" * 48}, {}, "length"),
+    ("outcome", "what/n", {"act": KEY, "state": "done", "at": 1}, {}, "owner's"),
+    ("key", "k_1", {}, {}, "shelf"),
+    ("key", "nokey", {}, {"audience": Audience.ACCOUNTS}, "owner's"),
+    ("mint", "k_1", {"digest": "AAAA", "at": 1}, {"audience": Audience.ACCOUNTS}, "length"),
+    ("revocation", "k_1", {"at": 1}, {}, "shelf"),
 ])  # fmt: skip
 def test_a_wrong_body_is_refused_with_the_reason(kind, subject, body, order, reason):
     with pytest.raises(RecordRefused, match=reason):

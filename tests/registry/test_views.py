@@ -1,9 +1,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry.chain import sift
+from registry.kinds import Offer, Replica
 from registry.lifecycle import Rank
-from registry.views import ModelState, Views, snapshot
-from tests.people import FABRIC, Person, certificate, doubt_record, membership, node_record, registry_of, replica_record
+from registry.views import ModelState, Views, serves, snapshot
+from tests.people import (
+    FABRIC,
+    Person,
+    act_record,
+    certificate,
+    doubt_record,
+    membership,
+    node_record,
+    registry_of,
+    replica_record,
+)
 
 HUB, OTHER_HUB, LEAF = Person(40), Person(41), Person(42)
 ALL = (HUB, OTHER_HUB, LEAF)
@@ -141,3 +153,64 @@ def test_a_worker_that_claims_to_be_a_hub_is_none():
     row = snapshot(registry, FABRIC, 0.0).nodes[HUB.id]
     assert not row.is_hub
     assert row.roles == set()
+
+
+# --- acts and what an owner keeps for some
+
+
+def test_an_act_drains_a_node_and_is_named():
+    order = act_record("drain", LEAF)
+    row = shot(node_record(LEAF), order).nodes[LEAF.id]
+    assert (row.draining, row.drain) == (True, order)
+    assert why_not(node_record(LEAF), replica_record(LEAF), order) == "draining"
+
+
+def test_a_node_that_drains_by_itself_is_drained_by_no_act():
+    row = shot(node_record(LEAF, draining=True), act_record("undrain", LEAF)).nodes[LEAF.id]
+    assert (row.draining, row.drain) == (True, None)
+
+
+def test_an_evicted_node_is_in_a_table_of_its_own_and_serves_nothing():
+    view = shot(node_record(LEAF), replica_record(LEAF), act_record("evict", LEAF))
+    assert LEAF.id not in view.nodes
+    assert view.evicted[LEAF.id].name == "host42@lab"
+    assert view.evicted[LEAF.id].roles == set()
+    (out,) = view.excluded["m"]
+    assert (out.filter, out.reason) == ("registry", "its node was evicted")
+
+
+def test_an_evicted_hub_is_no_path():
+    linked = (*TWO_HUBS, leaf_of(HUB, OTHER_HUB))
+    assert is_suspect(*linked, doubt_record(HUB, LEAF), act_record("evict", OTHER_HUB))
+
+
+def kept_for(*whom, project="", user=""):
+    body = Replica(node_run=1, engine="demo", models=(Offer(id="m"),), serve_to=whom)
+    view = shot(node_record(LEAF), LEAF.write(body, f"{LEAF.id}/e0", run=1, rank=Rank.SERVING, seq=1))
+    return [out.filter for out in sift(view.routable["m"], [serves(project, user)]).excluded]
+
+
+def test_a_replica_serves_those_it_is_kept_for():
+    assert kept_for() == []
+    assert kept_for(project="a", user="u") == []
+    assert kept_for("project:a") == ["allow"]
+    assert kept_for("project:a", project="b") == ["allow"]
+    assert kept_for("project:a", project="a") == []
+    assert kept_for("project:a", "user:u", project="b", user="u") == []
+    assert kept_for("user:a", project="a") == ["allow"]
+    assert kept_for("project:", "user:") == ["allow"]  # having none is not being of one without a name
+
+
+OTHER_OFFER = Replica(node_run=1, engine="x", models=(Offer(id="m", families=("chat",)),))
+MANY = (
+    node_record(LEAF), node_record(HUB, hub=True), replica_record(LEAF), replica_record(HUB), act_record("drain", HUB),
+    LEAF.write(OTHER_OFFER, f"{LEAF.id}/e1", run=1, rank=Rank.SERVING),
+)  # fmt: skip
+
+
+@given(st.permutations(MANY))
+def test_the_order_of_arrival_changes_no_list_and_no_description(records):
+    one, other = shot(*records), shot(*MANY)
+    assert one.models == other.models
+    assert one.routable == other.routable
+    assert one.excluded == other.excluded

@@ -1,0 +1,182 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.accounts import key_rows, may_issue
+from registry.replica import Replica
+from registry.validity import nothing_known, standing
+from tests.people import (
+    FABRIC,
+    FOUNDING,
+    OPERATOR,
+    Person,
+    certificate,
+    key_grant,
+    membership,
+    minted,
+    operator,
+    revocation,
+    successor,
+)
+
+INGRESS, WORKER, ISSUER, STRANGER = Person(20), Person(21), Person(22), Person(99)
+LEAD_A, LEAD_B = Person(50), Person(51)  # may give keys for one project each
+OPERATORS = (
+    operator(OPERATOR, "keys", "owner"), operator(LEAD_A, "keys", scope="project:a"),
+    operator(LEAD_B, "keys", scope="project:b"),
+)  # fmt: skip
+CHARTER = successor(FOUNDING.charter, *OPERATORS)
+NODES = (certificate(INGRESS, roles=("ingress",)), certificate(WORKER, roles=("worker",)))
+CLAIM = b"c" * 32
+
+
+def read(*records, issuers=()):
+    charter = successor(FOUNDING.charter, *OPERATORS, issuers=issuers) if issuers else CHARTER
+    replica = Replica()
+    for record in (FOUNDING.charter, charter, membership(), *NODES, *records):
+        replica.apply(record)
+    return key_rows(replica, standing(replica, FABRIC, 0.0))
+
+
+def rows(*records, issuers=()):
+    return read(*records, issuers=issuers)[0]
+
+
+def why(record, *records, issuers=()):
+    return [reason for refused, reason in read(record, *records, issuers=issuers)[1] if refused == record]
+
+
+OFFERED = key_grant(claim=CLAIM, claim_by=100.0, project="a", user="u", models=("m",), label="l")
+MADE = key_grant(digest=b"s" * 32)
+
+
+def test_a_key_made_with_its_secret_counts_at_once():
+    row = rows(MADE)["k_1"]
+    assert (row.digest, row.claimed_at, row.revoked, row.by) == (b"s" * 32, None, False, OPERATOR.key)
+
+
+def test_a_claimed_key_has_the_secret_of_the_claimer_and_the_rights_of_the_grant():
+    before = rows(OFFERED)["k_1"]
+    assert (before.digest, before.claimed_at) == (b"", None)
+    row = rows(OFFERED, minted(by=INGRESS, at=7.0))["k_1"]
+    assert (row.digest, row.claimed_at) == (b"d" * 32, 7.0)
+    assert (row.project, row.user, row.models, row.label) == ("a", "u", ("m",), "l")
+
+
+@pytest.mark.parametrize("by", [STRANGER, LEAD_B])
+def test_a_grant_counts_within_its_signers_scope_only(by):
+    grant = key_grant(by=by, project="a", digest=b"s" * 32)
+    assert rows(grant) == {}
+    assert why(grant) == ["its signer may not give keys for this project"]
+    assert rows(key_grant(by=LEAD_A, project="a", digest=b"s" * 32))
+
+
+def test_a_lead_gives_no_key_without_a_project():
+    assert rows(key_grant(by=LEAD_A, digest=b"s" * 32)) == {}
+
+
+# --- issuers
+
+
+def test_without_issuers_in_the_charter_an_ingress_may_mint():
+    for by, counts in ((INGRESS, True), (WORKER, False), (STRANGER, False), (OPERATOR, False)):
+        assert bool(rows(OFFERED, minted(by=by))["k_1"].digest) == counts
+
+
+def test_the_charters_issuers_mint_and_no_other_ingress_does():
+    assert rows(OFFERED, minted(by=ISSUER), issuers=(ISSUER,))["k_1"].digest
+    word = minted(by=INGRESS)
+    assert rows(OFFERED, word, issuers=(ISSUER,))["k_1"].digest == b""
+    assert why(word, OFFERED, issuers=(ISSUER,)) == ["its signer is no issuer"]
+
+
+def test_may_issue_says_the_same():
+    replica = Replica()
+    for record in (FOUNDING.charter, CHARTER, membership(), *NODES):
+        replica.apply(record)
+    view = standing(replica, FABRIC, 0.0)
+    assert may_issue(view, INGRESS.key)
+    assert not may_issue(view, WORKER.key)
+    assert not may_issue(nothing_known(), INGRESS.key)
+
+
+def test_an_issuer_gives_no_other_secret_to_a_key_that_has_one():
+    word = minted(by=INGRESS)
+    assert rows(MADE, word)["k_1"].digest == b"s" * 32
+    assert why(word, MADE) == ["no key waits for a claim under this id"]
+
+
+def test_an_issuer_makes_no_key_and_widens_none():
+    assert rows(minted(by=INGRESS)) == {}
+    wider = key_grant(by=INGRESS, claim=CLAIM, claim_by=100.0)
+    row = rows(OFFERED, wider, minted(by=INGRESS))["k_1"]
+    assert (row.models, row.by) == (("m",), OPERATOR.key)
+    assert why(wider, OFFERED) == ["its signer may not give keys for this project"]
+
+
+def test_a_claim_counts_until_its_time_with_leeway():
+    assert rows(OFFERED, minted(by=INGRESS, at=220.0))["k_1"].digest
+    late = minted(by=INGRESS, at=221.0)
+    assert rows(OFFERED, late)["k_1"].digest == b""
+    assert why(late, OFFERED) == ["it was claimed too late"]
+
+
+def test_of_two_claims_the_earlier_one_counts():
+    first = minted(by=ISSUER, at=1.0, digest=b"1" * 32)
+    second = minted(by=INGRESS, at=2.0, digest=b"2" * 32)
+    row = rows(OFFERED, second, first, issuers=(ISSUER, INGRESS))["k_1"]
+    assert (row.digest, row.claimed_at) == (b"1" * 32, 1.0)
+    assert why(second, OFFERED, first, issuers=(ISSUER, INGRESS)) == ["it was claimed before"]
+
+
+# --- revoked
+
+
+@pytest.mark.parametrize(("by", "counts"), [
+    (OPERATOR, True), (LEAD_A, True), (INGRESS, True), (LEAD_B, False), (WORKER, False), (STRANGER, False),
+])  # fmt: skip
+def test_a_key_is_revoked_by_its_operators_and_by_issuers(by, counts):
+    assert rows(OFFERED, revocation(by=by))["k_1"].revoked == counts
+    if not counts:
+        assert why(revocation(by=by), OFFERED) == ["its signer may not revoke this key"]
+
+
+def test_a_revocation_is_not_taken_back_by_granting_again():
+    again = key_grant(claim=CLAIM, claim_by=100.0, project="a", seq=2)
+    assert rows(OFFERED, revocation(), again)["k_1"].revoked
+
+
+# --- two of a kind
+
+
+def test_a_copied_id_changes_nothing_about_the_key_that_had_it():
+    copy = key_grant(by=LEAD_B, project="b", digest=b"x" * 32)
+    mine = key_grant(by=LEAD_A, project="a", digest=b"s" * 32)
+    assert rows(copy, mine)["k_1"].project == "a"  # the charter names this one first
+    assert why(copy, mine) == ["another operator's key has this id"]
+
+
+def test_a_copied_digest_takes_no_key_over():
+    mine = key_grant("k_2", by=LEAD_A, project="a", digest=b"s" * 32)
+    copy = key_grant("k_1", by=LEAD_B, project="b", digest=b"s" * 32, models=())
+    assert list(rows(copy, mine)) == ["k_2"]
+    assert why(copy, mine) == ["another key has this secret"]
+
+
+SHELF = (
+    OFFERED, key_grant("k_2", by=LEAD_A, project="a", digest=b"d" * 32), key_grant(by=LEAD_A, project="a"),
+    key_grant("k_3", by=LEAD_B, project="b", claim=CLAIM, claim_by=9.0), minted(by=INGRESS), minted(by=ISSUER),
+    minted("k_3", by=INGRESS, at=3.0), minted("k_3", by=ISSUER, at=2.0), revocation("k_2", by=LEAD_B),
+    revocation("k_3", by=ISSUER), revocation(by=STRANGER),
+)  # fmt: skip
+
+
+@given(st.permutations(SHELF))
+def test_no_order_of_arrival_changes_a_key(records):
+    assert read(*records, issuers=(ISSUER, INGRESS)) == read(*SHELF, issuers=(ISSUER, INGRESS))
+
+
+def test_without_a_charter_no_key_counts():
+    replica = Replica()
+    replica.apply(MADE)
+    assert key_rows(replica, standing(replica, FABRIC, 0.0)) == ({}, [])
