@@ -14,19 +14,25 @@ from gossip.errors import RemoteProtocolError
 from registry.digest import BUCKETS, DIGEST_B
 from registry.record import MAX_RECORD_B, Audience
 
-CAPABILITY = 1
+CAPABILITY = 2
 # What each capability integer added. A node speaks its own and the one before.
 #  1 · 2026-12-01 · records, pings with roots, repair by digests and entries
+#  2 · 2026-12-01 · greetings with an invite, its acceptance and the time; gauges and who subscribes to them
 
 MAX_FRAME_B = 60_000  # fits one control frame of the mux with room to spare
 MAX_RECORDS = 500
 PAIR_B = 16  # 8 bytes of register address, 8 of record hash
+MAX_GAUGES = 16  # of one node
+MAX_GAUGE_ROWS = 80  # at most 700 bytes each
 
 Root = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Sums = Annotated[bytes, msgspec.Meta(min_length=BUCKETS * DIGEST_B, max_length=BUCKETS * DIGEST_B)]
 Raw = Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_B)]
 Shelf = Annotated[int, msgspec.Meta(ge=0, le=1)]
 Bucket = Annotated[int, msgspec.Meta(ge=0, lt=BUCKETS)]
+NodeId = Annotated[str, msgspec.Meta(pattern=r"^[a-z2-7]{24}\Z")]
+GaugeName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{1,24}\Z")]
+GaugeValue = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True):
@@ -70,9 +76,38 @@ class Bye(msgspec.Struct, frozen=True, array_like=True):
     reason: Annotated[str, msgspec.Meta(max_length=64)]
 
 
-Frame = Ping | Records | Sum | Entries | Want | Bye
+class GaugeRow(msgspec.Struct, frozen=True, array_like=True):
+    """What one node measured, and how long ago."""
 
-_TYPES: dict[int, type[Frame]] = {1: Ping, 2: Records, 3: Sum, 4: Entries, 5: Want, 6: Bye}
+    node: NodeId
+    age_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    values: Annotated[dict[GaugeName, GaugeValue], msgspec.Meta(max_length=MAX_GAUGES)]
+
+
+class Gauges(msgspec.Struct, frozen=True, array_like=True):
+    """Gauges of nodes: the sender's own, or such as a hub passes on."""
+
+    rows: Annotated[tuple[GaugeRow, ...], msgspec.Meta(max_length=MAX_GAUGE_ROWS)]
+
+
+class Subscribe(msgspec.Struct, frozen=True, array_like=True):
+    """Whether the sender wants gauges; asked again, it wants them all anew."""
+
+    on: bool
+
+
+Frame = Ping | Records | Sum | Entries | Want | Bye | Gauges | Subscribe
+
+_TYPES: dict[int, type[Frame]] = {
+    1: Ping,
+    2: Records,
+    3: Sum,
+    4: Entries,
+    5: Want,
+    6: Bye,
+    7: Gauges,
+    8: Subscribe,
+}
 _TAGS = {body: tag for tag, body in _TYPES.items()}
 _DECODERS = {tag: msgspec.msgpack.Decoder(body) for tag, body in _TYPES.items()}
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,22 +1,19 @@
-"""The HELLO inside the handshake: who is there and by what right. Checked before anything else is carried.
+"""The HELLO inside the handshake: what a node says of itself, and the records that show by what right it is there.
 
-It carries the membership and the certificate of the node, so that a hub can admit a node it has never heard
-of. Nothing of it enters the replica unless an owner named in the charter signed the membership.
+It carries the membership and the certificate of the node, and where an invite is behind them that invite and a hub's
+word that it was accepted, so that a node nobody has heard of can be admitted. Here is its form; `gossip.verdict` weighs
+it.
 """
 
+from math import isfinite
 from typing import Annotated, NamedTuple
 
 import msgspec
 
-from gossip.frames import CAPABILITY
 from gossip.transcript import MAX_HELLO_B
-from registry.charter import OWNER, holds
-from registry.clock import is_expired
 from registry.errors import RecordRefused
-from registry.kinds import Body, Certificate, Membership, Opaque, read_body
+from registry.kinds import Acceptance, Body, Certificate, Invite, Membership, read_body
 from registry.record import MAX_RECORD_B, Record, decode
-from registry.replica import Replica
-from registry.validity import standing
 
 REFUSALS = {
     "bad_hello": "its greeting does not decode",
@@ -26,7 +23,14 @@ REFUSALS = {
     "not_certified": "its key was certified by another member, or by none",
     "expired": "its membership or certificate has expired",
     "too_many": "its membership allows no further node",
-    "duplicate": "another link to it is already up",
+    "evicted": "an operator evicted this node",
+    "revoked": "an operator revoked its invite or membership",
+    "invite_unknown": "its invite was signed by no owner of this fabric",
+    "invite_expired": "its invite was not used in time: ask for a new one",
+    "beyond_invite": "its membership says more than its invite allows",
+    "exhausted": "its invite was accepted by another key: an invite is for one person",
+    "not_accepted": "no hub accepted its invite yet, and this node may not: ask a hub named in the charter",
+    "clock_off": "its clock and this one are more than ten minutes apart",
 }
 
 
@@ -38,20 +42,23 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     hub: bool
     accounts: bool  # it holds the accounts grant and wants that shelf
     proofs: Annotated[
-        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_B)], ...], msgspec.Meta(max_length=2)
-    ]  # the raw membership and certificate
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_B)], ...], msgspec.Meta(max_length=4)
+    ]  # raw records: membership, certificate, invite, acceptance; the latter two where there is an invite
+    wall: float | None = None  # unix seconds on its own clock; None: it is of the release before
 
 
 _DECODER = msgspec.msgpack.Decoder(Hello)
+_KINDS: tuple[type[Body], ...] = (Membership, Certificate, Invite, Acceptance)
 
 
-class Verdict(NamedTuple):
-    """Whether a greeting admits its sender; the proofs are news for the replica when it does."""
+class Greeting(NamedTuple):
+    """A greeting whose form is right: nothing in it was weighed."""
 
-    refusal: str | None  # a key of REFUSALS; None: admitted
-    proofs: tuple[Record, ...] = ()
-    hello: Hello | None = None
-    roles: frozenset[str] = frozenset()  # what both proofs allow, whatever the greeting claims
+    hello: Hello
+    membership: Record
+    certificate: Record
+    invite: Record | None = None
+    acceptance: Record | None = None
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -59,48 +66,16 @@ def encode_hello(hello: Hello) -> bytes:
     return msgspec.msgpack.encode(hello)
 
 
-def judge(payload: bytes, peer: bytes, replica: Replica, fabric_id: bytes, now_fabric: float) -> Verdict:
-    """Decide whether the holder of the key `peer` may link, from its greeting and what is known."""
+def read_hello(payload: bytes) -> Greeting | None:
+    """A greeting from outside; None for anything that is none."""
     try:
         hello = _DECODER.decode(payload) if len(payload) <= MAX_HELLO_B else None
         proofs = tuple(decode(raw) for raw in hello.proofs) if hello else ()
-        bodies = tuple(_newest(proof, replica) for proof in proofs)
+        bodies = tuple(read_body(proof) for proof in proofs)
     except (msgspec.MsgspecError, RecordRefused, RecursionError):  # the last from fields that are skipped unread
-        return Verdict("bad_hello")
-    if hello is None or len(bodies) != 2:
-        return Verdict("bad_hello")
-    if hello.capability < CAPABILITY - 1:
-        return Verdict("too_old")
-    known = standing(replica, fabric_id, now_fabric)
-    if known.in_force is None:
-        return Verdict("no_charter")
-    membership, certificate = bodies
-    if not isinstance(membership, Membership) or not isinstance(certificate, Certificate):
-        return Verdict("bad_hello")
-    if not holds(known.in_force.current.charter, proofs[0].key.owner, OWNER):
-        return Verdict("not_admitted")
-    if proofs[1].key.owner != membership.member or certificate.node != peer:
-        return Verdict("not_certified")
-    if is_expired(min(membership.not_after, certificate.not_after), now_fabric):
-        return Verdict("expired")
-    if _earlier_nodes(proofs[1], replica, now_fabric) >= membership.max_nodes:
-        return Verdict("too_many")
-    return Verdict(None, proofs, hello, frozenset(membership.roles) & frozenset(certificate.roles))
-
-
-def _newest(proof: Record, replica: Replica) -> Body | Opaque:
-    """What a proof says, or its successor where we hold one: an operator's second thoughts count at the door too."""
-    held = replica.get(proof.key)
-    return held.body if held is not None and held.record.order[:3] > proof.order[:3] else read_body(proof)
-
-
-def _earlier_nodes(certificate: Record, replica: Replica, now_fabric: float) -> int:
-    """How many other nodes the same member certified before this one; the same count as in `registry.validity`."""
-    return sum(
-        record.key.owner == certificate.key.owner
-        and record.key.id != certificate.key.id
-        and record.order < certificate.order
-        and isinstance(body, Certificate)
-        and not is_expired(body.not_after, now_fabric)
-        for record, body in replica.of_kind("certificate")
-    )
+        return None
+    if hello is None or len(bodies) < 2 or (hello.wall is not None and not isfinite(hello.wall)):
+        return None
+    if not all(isinstance(body, kind) for body, kind in zip(bodies, _KINDS, strict=False)):
+        return None
+    return Greeting(hello, *proofs)

@@ -40,6 +40,7 @@ class Link:
         self.peer = b""  # its key, once the handshake proved it
         self.node = ""
         self.reason = ""  # why it ended or was refused
+        self.refused: Refused | None = None  # one end did not admit the other; None: that is not why it ended
         self.gone: asyncio.Event = asyncio.Event()
         self.settled: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # "" = live, else why not
         self._session = session
@@ -228,13 +229,14 @@ class Link:
                 self.settled.set_result("")
                 self._hooks.up(self, event)
             case Refused(peer=peer, code=code, by_peer=by_peer):
+                self.refused = event
                 self.peer, self.node = peer, key_id(peer)
                 self._flush()
                 self.close(f"refused by {'it' if by_peer else 'us'}: {code}")
             case Finished():
                 self.close("ended by the other end")
             case _:
-                pass  # a ping is heard by arriving; going away shows when a stream is opened
+                pass  # going away shows when a stream is opened
 
     def forget(self, sid: int) -> None:
         """The application is done with a stream that ended both ways."""

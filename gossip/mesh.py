@@ -2,38 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from random import Random
 
+from gossip.accepting import acceptance
+from gossip.dialling import Dialler
 from gossip.errors import LocalProtocolError
 from gossip.frames import CAPABILITY
+from gossip.gate import Gate, met
+from gossip.gauges import Gauge
 from gossip.handshake import Initiator, ReplayGuard, Responder, network_key
-from gossip.hello import REFUSALS, Hello, Verdict, encode_hello, judge
+from gossip.hello import REFUSALS, Hello, encode_hello
 from gossip.instructions import Drop, Instruction, Send
+from gossip.invited import Door
 from gossip.link import Hooks, Link
-from gossip.muxevents import ResetCode
-from gossip.peer import Contact, Peer
-from gossip.session import Session, Up
-from gossip.stream import Stream, StreamReset
-from gossip.topology import Address, redial_s, targets
+from gossip.peer import Peer
+from gossip.serving import Serve, Serving
+from gossip.session import Refused, Session, Up
+from gossip.stream import Stream
+from gossip.topology import Address, targets
 from gossip.transport import Listener, Network
+from gossip.verdict import Verdict
 from registry.clock import Clock, fabric_offset
 from registry.errors import TelaError
-from registry.kinds import HUB_ROLES
+from registry.ids import key_id
 from registry.record import Record
 from registry.replica import Replica
+from registry.validity import Standing
 
 log = logging.getLogger(f"tela.{__name__}")
 
 MAX_HALF_OPEN = 256  # strangers that connected and have not proved a key; beyond, new ones are turned away
-LOOK_S = 1.0  # how often the nodes to be linked to are looked up
+LOOK_S = 1.0  # how often it is looked up who is to be linked to, and who may not be any more
 LINGER_S = 0.25  # what a farewell may take
-STABLE_S = 5.0  # a link that lasted this long was no fluke: dial again at once when it breaks
-
-Serve = Callable[[Stream], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,6 @@ class Identity:
     seed: bytes  # of its Ed25519 node key
     key: bytes
     fabric_id: bytes
-    membership: Record
-    certificate: Record
     release: str = ""
 
 
@@ -52,12 +54,17 @@ class Mesh:
     """All links of one node. Mutable; lives inside `run`.
 
     Args:
-        identity: this node's keys and proofs.
+        identity: this node's keys.
         peer: its brain.
         network: where links are dialled and taken.
         clock: the wall clock for pings and expiry; timers use the loop's time.
         rng: jitter and keys' entropy come from it; give a `SystemRandom` outside tests.
         known: where other nodes accept links, asked again whenever something may have changed.
+        proofs: what shows this node's right to be here, as it is now: membership, certificate, and where an invite is
+            behind them that invite and an acceptance of it.
+        standing: what counts now of all that is known.
+        anchors: keys of hubs named by the charter, the configuration or a token; they need no acceptance.
+        accounts: whether this node holds the accounts grant and wants that shelf.
         listen: host:port to take links at; None for a leaf.
     """
 
@@ -70,9 +77,14 @@ class Mesh:
         clock: Clock,
         rng: Random,
         known: Callable[[], Iterable[Address]],
+        proofs: Callable[[], tuple[Record, ...]],
+        standing: Callable[[], Standing],
+        anchors: Callable[[], frozenset[bytes]],
+        accounts: bool = False,
         listen: str | None = None,
     ) -> None:
         self.urls: tuple[str, ...] = ()
+        self.refused: dict[str, Refused] = {}  # by id, the nodes we dial that would not have us, or we them
         self.changed = asyncio.Event()  # set on every change of the replica or the links; watchers clear it
         self._identity = identity
         self._peer = peer
@@ -80,17 +92,20 @@ class Mesh:
         self._clock = clock
         self._rng = rng
         self._known = known
+        self._proofs = proofs
+        self._standing = standing
+        self._anchors = anchors
+        self._accounts = accounts
         self._listen = listen
         self._links: dict[int, Link] = {}
-        self._by_node: dict[str, Link] = {}
+        self._by_node: dict[str, Link] = {}  # the one the brain kept of each node; it may be closing
         self._strangers: dict[int, Link] = {}  # connected or being dialled, nothing proved yet
         self._numbers = count(1)
-        self._serve: dict[int, Serve] = {}
-        self._dialling: set[bytes] = set()
+        self._serving = Serving()
+        self._dialler = Dialler(targets=self._targets, held=self._held, connect=self._dial, rng=rng)
+        self._gate = Gate(self._door)
         self._guard = ReplayGuard()
         self._nk = network_key(identity.fabric_id)
-        self._admitted: dict[int, Verdict] = {}  # by link: two to one node may be under way at once
-        self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_leaving = False
         self._is_over = False
@@ -101,6 +116,11 @@ class Mesh:
     def replica(self) -> Replica:
         """The registry this mesh keeps in step."""
         return self._peer.replica
+
+    @property
+    def superseded(self) -> Record | None:
+        """What another live run of this node's key says of itself; this one should stop. None: there is none."""
+        return self._peer.superseded
 
     def fabric_now(self) -> float:
         """Unix time as the linked hubs see it."""
@@ -123,29 +143,35 @@ class Mesh:
         """Hold the links that should be held until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
+                self._serving.tasks = tasks
                 try:
                     while True:
-                        self._dial_targets(tasks)
+                        self._dialler.look(tasks)
+                        self._look()
                         await asyncio.sleep(LOOK_S)
                 finally:
-                    self._tasks = None  # handlers may take a moment to end; streams that open meanwhile are refused
+                    self._serving.tasks = None  # those under way may take a moment; what opens meanwhile is refused
         finally:
             self._end()
-
-    def _dial_targets(self, tasks: asyncio.TaskGroup) -> None:
-        for target in self._targets():
-            if target.key not in self._dialling:
-                self._dialling.add(target.key)
-                tasks.create_task(self._keep_linked(target.key))
 
     def _targets(self) -> tuple[Address, ...]:
         if self._is_leaving:
             return ()
         return targets(self._identity.key, self._listen is not None, self._known())
 
+    def _held(self, key: bytes) -> Link | None:
+        return self._held_by(key_id(key))
+
+    def _look(self) -> None:
+        """Turn away whom nothing entitles any more, and say who is still in use."""
+        live = [number for number, link in self._links.items() if link.is_live]
+        for number, code in self._gate.lapsed(live):
+            self._expel(number, code)
+        for subject, body in self._gate.renewals(number for number in live if number in self._links):
+            self._obey(self._peer.say(body, subject))
+
     def _end(self) -> None:
-        self._is_over = True
+        self._is_over = self._serving.is_over = True
         if self._listener is not None:
             self._listener.close()
         if self._timer is not None:
@@ -161,13 +187,13 @@ class Mesh:
         self._obey(self._peer.leave())
         for link in list(self._links.values()):
             link.close("left")
-        await asyncio.sleep(LINGER_S if self._by_node else 0.0)
+        await asyncio.sleep(LINGER_S if self._links else 0.0)
 
     # --- what others use ------------------------------------------------------------------------------------
 
-    def serve(self, kind: int, handler: Serve) -> None:
-        """Hand streams of a kind to `handler`, one task each. Others are refused."""
-        self._serve[kind] = handler
+    def serve(self, kind: int, serve: Serve) -> None:
+        """Hand streams of a kind to `serve`, one task each. Others are refused."""
+        self._serving.add(kind, serve)
 
     def open(self, node: str, kind: int, head: bytes) -> Stream:
         """Open a stream to a node.
@@ -175,43 +201,44 @@ class Mesh:
         Raises:
             LocalProtocolError: no live link to it.
         """
-        link = self._by_node.get(node)
+        link = self._held_by(node)
         if link is None:
             raise LocalProtocolError(f"no link to {node}", code="not_linked")
         return link.open(kind, head)
 
     def is_linked(self, node: str) -> bool:
         """Whether a stream to a node can be opened now."""
-        return node in self._by_node
+        return self._held_by(node) is not None
 
     def linked(self) -> frozenset[str]:
         """The ids of all nodes with a live link."""
-        return frozenset(self._by_node)
+        return frozenset(node for node in self._by_node if self.is_linked(node))
+
+    def measure(self, values: Mapping[str, int]) -> None:
+        """Say what this node measures now: names of [a-z_], integers. The same again costs nothing.
+
+        Raises:
+            ValueError: more than 16, or one that no frame takes.
+        """
+        self._obey([*self._peer.gauges.measure(values, self._loop.time())])
+
+    def subscribe(self, *, on: bool = True) -> None:
+        """Ask for the gauges of all nodes, or for no more of them."""
+        self._obey([*self._peer.gauges.subscribe(self._loop.time(), on=on)])
+
+    def gauges(self) -> dict[str, Gauge]:
+        """What nodes said they measure, by id, each with the loop's time when that was so."""
+        return self._peer.gauges.all()
+
+    def _held_by(self, node: str) -> Link | None:
+        link = self._by_node.get(node)
+        return link if link is not None and link.is_live else None
 
     def tell(self, say: Callable[[Peer], list[Instruction]]) -> None:
         """Let the brain say something: publish a record, announce a state."""
         self._obey(say(self._peer))
 
     # --- dialling -------------------------------------------------------------------------------------------
-
-    async def _keep_linked(self, key: bytes) -> None:
-        attempt = 0
-        try:
-            while (target := self._wanted(key)) is not None:
-                held = next((link for link in self._links.values() if link.peer == key and link.is_live), None)
-                if held is None:
-                    await asyncio.sleep(redial_s(attempt, self._rng))
-                    held = await self._dial(target, target.urls[attempt % len(target.urls)])
-                attempt += 1
-                if held is not None:
-                    since = self._loop.time()
-                    await held.gone.wait()
-                    attempt = 0 if self._loop.time() - since >= STABLE_S else attempt
-        finally:
-            self._dialling.discard(key)
-
-    def _wanted(self, key: bytes) -> Address | None:
-        return next((target for target in self._targets() if target.key == key), None)
 
     async def _dial(self, target: Address, url: str) -> Link | None:
         shake = Initiator(
@@ -230,6 +257,8 @@ class Mesh:
         assert isinstance(link, Link)
         why_not = await asyncio.shield(link.settled)
         if why_not:
+            if link.refused is not None:
+                self.refused[link.node] = link.refused
             log.warning("link refused", extra={"url": url, "reason": why_not})
             return None
         return link
@@ -258,61 +287,76 @@ class Mesh:
         return len(self._strangers)
 
     def _hello(self) -> bytes:
-        proofs = (self._identity.membership.raw, self._identity.certificate.raw)
         return encode_hello(
             Hello(
                 capability=CAPABILITY,
                 release=self._identity.release,
                 hub=self._listen is not None,
-                accounts=False,
-                proofs=proofs,
+                accounts=self._accounts,
+                proofs=tuple(proof.raw for proof in self._proofs()),
+                wall=self._clock.wall(),
             )
         )
 
     def _admit(self, number: int, key: bytes, payload: bytes) -> str | None:
-        verdict = judge(payload, key, self.replica, self._identity.fabric_id, self.fabric_now())
-        if verdict.refusal is not None:
-            log.info("link not admitted", extra={"reason": REFUSALS[verdict.refusal]})
-            return verdict.refusal
-        self._admitted[number] = verdict
-        return None
+        code = self._gate.admit(number, key, payload)
+        if code is not None:
+            log.info("link not admitted", extra={"peer": key_id(key), "reason": REFUSALS[code]})
+        return code
+
+    def _door(self) -> Door:
+        return Door(self._identity.key, self._standing(), self.replica, self.fabric_now(), self._anchors())
 
     # --- hooks of links -------------------------------------------------------------------------------------
 
     @property
     def _hooks(self) -> Hooks:
-        return Hooks(up=self._up, control=self._control, opened=self._opened, heard=self._heard, down=self._down)
+        return Hooks(
+            up=self._up,
+            control=self._control,
+            opened=lambda _, stream: self._serving.opened(stream),
+            heard=self._heard,
+            down=self._down,
+        )
 
     def _up(self, link: Link, up: Up) -> None:
         del self._strangers[link.number]
-        verdict = self._admitted.pop(link.number)
-        assert verdict.hello is not None
-        contact = Contact(
-            up.peer,
-            is_hub=verdict.hello.hub and not HUB_ROLES.isdisjoint(verdict.roles),
-            accounts=verdict.hello.accounts and "ingress" in verdict.roles,
-            initiator=self._identity.key if link.is_initiator else up.peer,
-        )
         self._links[link.number] = link
-        self._by_node[link.node] = link
+        verdict = self._gate.entered(link.number)
+        if verdict.refusal is not None:
+            self._expel(link.number, verdict.refusal)
+            return
+        self.refused.pop(link.node, None)
         log.info("link up", extra={"peer": link.node, "address": link.address()})
+        contact = met(verdict, up.peer, self._identity.key if link.is_initiator else up.peer)
+        now, wall = self._loop.time(), self._clock.wall()
+        self._obey(self._merge(verdict) + self._peer.link_up(link.number, contact, now, wall))
+        if link.is_live:  # the brain kept it: of two to one node the other stayed
+            self._by_node[link.node] = link
+
+    def _merge(self, verdict: Verdict) -> list[Instruction]:
         out: list[Instruction] = []
         for proof in verdict.proofs:
             out += self._peer.publish(proof)
-        now, wall = self._loop.time(), self._clock.wall()
-        self._obey(out + self._peer.link_up(link.number, contact, now, wall))
+        if verdict.accept is not None:
+            subject, body = acceptance(verdict.accept, self.fabric_now())
+            log.info("invite accepted", extra={"invite": subject, "member": key_id(body.member)})
+            out += self._peer.say(body, subject)
+        return out
+
+    def _expel(self, number: int, code: str) -> None:
+        link = self._links[number]
+        log.warning("node turned away", extra={"peer": link.node, "reason": REFUSALS[code]})
+        self._obey(self._peer.expel(number, code))
 
     def _down(self, link: Link, reason: str) -> None:
         self._strangers.pop(link.number, None)
-        self._admitted.pop(link.number, None)
+        self._gate.forget(link.number)
         if self._links.pop(link.number, None) is None:
             return
         log.info("link down", extra={"peer": link.node, "reason": reason})
         if self._by_node.get(link.node) is link:
             del self._by_node[link.node]
-            for other in self._links.values():
-                if other.node == link.node:
-                    self._by_node[link.node] = other
         self._obey(self._peer.link_down(link.number, self._loop.time()))
 
     def _control(self, link: Link, payload: bytes) -> None:
@@ -325,28 +369,6 @@ class Mesh:
 
     def _heard(self, link: Link) -> None:
         self._peer.heard(link.number, self._loop.time())
-
-    def _opened(self, _: Link, stream: Stream) -> None:
-        handler = self._serve.get(stream.kind)
-        if handler is None or self._tasks is None:
-            stream.reset(ResetCode.REFUSED)
-            stream.close()
-            return
-        self._tasks.create_task(self._handle(handler, stream))
-
-    async def _handle(self, handler: Serve, stream: Stream) -> None:
-        try:
-            await handler(stream)
-        except StreamReset:
-            pass  # the other side left; there is nobody to tell
-        except asyncio.CancelledError:
-            if not stream.is_lost or self._is_over:
-                raise
-        except Exception:
-            log.exception("stream handler failed", extra={"peer": stream.peer})
-            stream.reset(ResetCode.INTERNAL)
-        finally:
-            stream.close()
 
     # --- obeying --------------------------------------------------------------------------------------------
 

@@ -165,12 +165,6 @@ class Mux:
         """Queue a gossip frame; LocalProtocolError when too long or 4 MiB (or 1,024 frames) wait unsent."""
         self._out.control(payload)
 
-    def ping(self, payload: bytes) -> None:
-        """Queue a PING of at most 256 bytes."""
-        if len(payload) > wire.MAX_PING_B:
-            raise LocalProtocolError(f"a ping of {len(payload)} bytes", code="too_long")
-        self._push(wire.frame(wire.PING, 0, payload))
-
     def go_away(self, code: int) -> None:
         """Take no new streams from the peer: it is told, and what it still opens is REFUSED. Idempotent."""
         if not self._refusing:
@@ -307,9 +301,6 @@ class Mux:
         if not self._is_ours(sid):
             self._charge_reset()
 
-    def _on_ping(self, _sid: int, _flags: int, payload: bytes) -> None:
-        self._events.append(happened.Pinged(payload))
-
     def _on_goaway(self, _sid: int, _flags: int, payload: bytes) -> None:
         if not self._peer_gone:
             self._peer_gone = True
@@ -394,7 +385,6 @@ _MOVES: Final = {
     wire.CREDIT: Mux._on_credit,
     wire.STOP: Mux._on_stop,
     wire.RESET: Mux._on_reset,
-    wire.PING: Mux._on_ping,
     wire.GOAWAY: Mux._on_goaway,
     wire.CTL: Mux._on_control,
 }

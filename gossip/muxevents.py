@@ -82,13 +82,6 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinged:
-    """The peer's PING. There is no PONG: each side pings, and echoes in its own payload."""
-
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class WentAway:
     """The peer takes no new streams; those that live go on."""
 
@@ -96,4 +89,4 @@ class WentAway:
 
 
 StreamEvent = Replied | Received | Ended | ResetReceived | Stopped | Writable
-Event = Opened | Replied | Received | Ended | ResetReceived | Stopped | Writable | Control | Pinged | WentAway
+Event = Opened | Replied | Received | Ended | ResetReceived | Stopped | Writable | Control | WentAway

@@ -17,7 +17,6 @@ DATA: Final = 3
 CREDIT: Final = 4  # absolute offset u64: the peer may send up to that byte; sid 0 is the link
 STOP: Final = 5  # code u32: the receiver wants no more
 RESET: Final = 6  # code u32: both directions end now
-PING: Final = 7
 GOAWAY: Final = 8  # code u32: no new streams, please
 CTL: Final = 9  # gossip, on sid 0
 
@@ -28,7 +27,6 @@ HEADER_B: Final = 8
 MAX_DATA_B: Final = 16_384  # 1.6 ms on a 10 MB/s path: what an urgent frame may have to wait for
 MAX_HEAD_B: Final = 40_960  # a request's headers as the door takes them, and their framing
 MAX_CONTROL_B: Final = MAX_RECORD_B - HEADER_B
-MAX_PING_B: Final = 256
 MAX_SID: Final = 2**31 - 1  # then the link is replaced; ids are never used again
 
 SEND_BUFFER_B: Final = 262_144  # queued per stream before its sender should wait: one stream window
@@ -48,7 +46,6 @@ _RULES: Final = {
     CREDIT: (8, 8, 0, 0, MAX_SID),
     STOP: (4, 4, 0, 1, MAX_SID),
     RESET: (4, 4, 0, 1, MAX_SID),
-    PING: (0, MAX_PING_B, 0, 0, 0),
     GOAWAY: (4, 4, 0, 0, 0),
     CTL: (0, MAX_CONTROL_B, 0, 0, 0),
 }
@@ -101,7 +98,7 @@ def open_frame(sid: int, kind: int, head: bytes) -> bytes:
 
 
 def frame(kind: int, sid: int, payload: bytes) -> bytes:
-    """A HEAD, DATA, PING or CTL frame without END."""
+    """A HEAD, DATA or CTL frame without END."""
     return _HEADER.pack(kind, 0, len(payload), sid) + payload
 
 

@@ -7,20 +7,36 @@ moment.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
 from gossip.errors import RemoteProtocolError
-from gossip.frames import Bye, Entries, Frame, Ping, Records, Sum, Want, batches, decode, encode, shelf_of
+from gossip.frames import (
+    Bye,
+    Entries,
+    Frame,
+    Gauges,
+    Ping,
+    Records,
+    Subscribe,
+    Sum,
+    Want,
+    batches,
+    decode,
+    encode,
+    shelf_of,
+)
+from gossip.gauges import GaugeBoard
+from gossip.hello import REFUSALS
 from gossip.instructions import Drop, Instruction, LinkId, Send
 from gossip.intake import Intake
+from gossip.line import Contact, Line
 from gossip.sync import answer_entries, answer_sum, answer_want, opening
 from gossip.topology import keeps
 from registry.author import Author
 from registry.errors import RecordRefused
 from registry.ids import key_id
-from registry.kinds import Doubt, Node
+from registry.kinds import Body, Doubt, Node
 from registry.lifecycle import Rank, may_move
 from registry.record import Audience, Key, Record, record_hash
 from registry.record import decode as decode_record
@@ -34,51 +50,6 @@ LAST_REPAIR_S = 60.0
 REFUTE_S = 1.0
 SEEN = 50_000  # hashes of records known not to be news; beyond, a repeated one costs a signature check again
 MAX_REASONS = 64  # reasons of refusal counted apart: they quote the record, and its writer may make up any number
-ANSWER_B = 16_777_216  # what one peer may draw by questions at once: a large replica, several times what a link queues
-ANSWER_B_PER_S = 4_194_304.0  # what it earns again; a question of 2 KB draws a whole digest, so a flood must not pay
-
-
-class Contact(NamedTuple):
-    """Who is at the other end of a link, as its handshake proved."""
-
-    key: bytes
-    is_hub: bool
-    accounts: bool
-    initiator: bytes  # the key of whichever end dialled
-
-
-class _Line:
-    """What the brain knows of one live link. Changed only by `Peer`."""
-
-    __slots__ = (
-        "answer_b",
-        "answered",
-        "contact",
-        "fruitless",
-        "heard",
-        "mismatches",
-        "next_ping",
-        "node",
-        "offset",
-        "repair_at",
-    )
-
-    def __init__(self, contact: Contact, now: float) -> None:
-        self.contact = contact
-        self.node = key_id(contact.key)
-        self.heard = now
-        self.next_ping = now
-        self.repair_at = now
-        self.mismatches = 0  # pings in a row that showed different roots
-        self.fruitless = 0  # repairs in a row that brought nothing
-        self.offset: float | None = None  # its clock minus ours, seconds; None: no ping yet
-        self.answer_b = float(ANSWER_B)  # bytes of answers it may still draw, as of `answered`
-        self.answered = now
-
-    def earn(self, now: float) -> None:
-        """Let time pay for further answers."""
-        self.answer_b = min(ANSWER_B, self.answer_b + (now - self.answered) * ANSWER_B_PER_S)
-        self.answered = now
 
 
 class Peer:
@@ -94,11 +65,13 @@ class Peer:
     def __init__(self, *, replica: Replica, author: Author, is_hub: bool, accounts: bool = False) -> None:
         self.replica = replica
         self.refused: dict[str, int] = {}  # records that did not decode, by reason; an operator should look
+        self.superseded: Record | None = None  # what another run of our key says of itself: two share it
+        self.gauges = GaugeBoard(author.id, is_hub=is_hub)
         self._author = author
         self._intake = Intake(replica)
         self._is_hub = is_hub
         self._accounts = accounts
-        self._lines: dict[LinkId, _Line] = {}
+        self._lines: dict[LinkId, Line] = {}
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._lost: dict[str, float] = {}  # node id -> when its loss becomes a doubt
         self._doubted: set[str] = set()
@@ -107,7 +80,6 @@ class Peer:
         self._last_refuted = float("-inf")
 
     # --- links
-    # -------------------------------------------------------------------------------------------------
 
     def link_up(self, link: LinkId, contact: Contact, now: float, wall: float) -> list[Instruction]:
         """A link is live. Of two to one node the one dialled by the smaller key stays."""
@@ -117,23 +89,32 @@ class Peer:
                 if not keeps(contact.initiator, line.contact.initiator):
                     return [Send(link, encode(Bye("duplicate"))), Drop(link, "duplicate")]
                 out += [Send(other, encode(Bye("duplicate"))), Drop(other, "duplicate")]
-        line = self._lines[link] = _Line(contact, now)
+        line = self._lines[link] = Line(contact, now)
         self._lost.pop(line.node, None)
         if line.node in self._doubted:
             self._doubted.discard(line.node)
             out += self._doubt(line.node, wall, cleared=True)
         out += self._announce_again()
-        return [*out, *self._push_own(link), self._ping(link, line, now, wall)]
+        out += [*self._push_own(link), self._ping(link, line, now, wall)]
+        return [*out, *self.gauges.link_up(link, contact, now)]
 
     def link_down(self, link: LinkId, now: float) -> list[Instruction]:
         """A link is gone, for whatever reason; unless its node left or has another, it may be doubted soon."""
+        out: list[Instruction] = [*self.gauges.link_down(link)]
         line = self._lines.pop(link, None)
         if line is None or any(other.node == line.node for other in self._lines.values()):
-            return []
+            return out
         held = self._node_record(line.contact.key)
-        if held is not None and held.order.rank < Rank.LEFT:
+        if held is not None and held.order.rank < Rank.LEFT and not line.is_parted:
             self._lost[line.node] = now + GRACE_S
-        return self._announce_again()
+        return out + self._announce_again()
+
+    def expel(self, link: LinkId, reason: str) -> list[Instruction]:
+        """Turn a node away that may not be linked any more; neither end doubts the other for it."""
+        line = self._lines.get(link)
+        if line is not None:
+            line.is_parted = True
+        return [Send(link, encode(Bye(reason))), Drop(link, reason)]
 
     def heard(self, link: LinkId, now: float) -> None:
         """Any authenticated record is a sign of life."""
@@ -142,7 +123,6 @@ class Peer:
             line.heard = now
 
     # --- own records
-    # -------------------------------------------------------------------------------------------
 
     def announce(self, node: Node, rank: Rank) -> list[Instruction]:
         """Say what is true of this node now; `hubs` is filled in from the live links.
@@ -160,13 +140,16 @@ class Peer:
         """Merge a record written here and push it on every link."""
         return self._push([record], frm=None) if self._take(record, is_ours=True) else []
 
+    def say(self, body: Body, subject: str) -> list[Instruction]:
+        """Write a record of this node's own and push it."""
+        return self.publish(self._author.write(body, subject))
+
     def leave(self) -> list[Instruction]:
-        """Say LEFT and goodbye to everyone."""
-        out = self.announce(self._self[0], Rank.LEFT) if self._self else []
+        """Say LEFT and goodbye to everyone; only goodbye where another run has this key, or it would take its place."""
+        out = self.announce(self._self[0], Rank.LEFT) if self._self and self.superseded is None else []
         return [*out, *(Send(link, encode(Bye("left"))) for link in self._lines)]
 
     # --- what comes in
-    # -----------------------------------------------------------------------------------------
 
     def receive(self, link: LinkId, data: bytes, now: float, wall: float) -> list[Instruction]:
         """Handle one control frame.
@@ -187,11 +170,16 @@ class Peer:
             case Records():
                 return self._on_records(link, line, frame, now)
             case Bye():
+                line.is_parted = frame.reason in REFUSALS  # not "left": the record that says so may be lost
                 return [Drop(link, frame.reason)]
             case Sum() | Entries() | Want():
                 return self._on_repair(link, line, frame, now)
+            case Gauges():
+                return [*self.gauges.on_gauges(link, frame, now)]
+            case Subscribe():
+                return [*self.gauges.on_subscribe(link, frame, now)]
 
-    def _on_ping(self, link: LinkId, line: _Line, ping: Ping, now: float, wall: float) -> list[Instruction]:
+    def _on_ping(self, link: LinkId, line: Line, ping: Ping, now: float, wall: float) -> list[Instruction]:
         line.offset = ping.wall - wall
         theirs = dict(zip(Audience, ping.roots, strict=False))
         differing = [
@@ -211,7 +199,7 @@ class Peer:
         line.fruitless = min(line.fruitless + 1, 8)
         return [Send(link, encode(opening(audience, self.replica.shelves[audience]))) for audience in differing]
 
-    def _on_repair(self, link: LinkId, line: _Line, frame: Sum | Entries | Want, now: float) -> list[Instruction]:
+    def _on_repair(self, link: LinkId, line: Line, frame: Sum | Entries | Want, now: float) -> list[Instruction]:
         audience = shelf_of(frame.shelf)
         shelf = dict(self._shared(line)).get(audience)
         if shelf is None:
@@ -226,26 +214,25 @@ class Peer:
                 answers = answer_want(frame, shelf)
         return list(self._paid(link, line, answers, now))
 
-    def _paid(self, link: LinkId, line: _Line, answers: Iterable[Frame], now: float) -> Iterator[Send]:
+    def _paid(self, link: LinkId, line: Line, answers: Iterable[Frame], now: float) -> Iterator[Send]:
         """As many of the answers as the peer has credit for; what is cut off is found by a later repair."""
-        line.earn(now)
         for answer in answers:
-            if line.answer_b <= 0:
-                return
             raw = encode(answer)
-            line.answer_b -= len(raw)
+            if not line.may_draw(len(raw), now):
+                return
             yield Send(link, raw)
 
-    def _on_records(self, link: LinkId, line: _Line, frame: Records, now: float) -> list[Instruction]:
+    def _on_records(self, link: LinkId, line: Line, frame: Records, now: float) -> list[Instruction]:
         news = [record for raw in frame.raws if (record := self._merge(raw, line)) is not None]
         if not news:
             return []
         line.fruitless = 0
+        self.superseded = next(filter(self._is_other_run, news), self.superseded)
         if any(self._doubts_me(record) for record in news) and self._refute_at is None:
             self._refute_at = max(now, self._last_refuted + REFUTE_S)
         return self._push(news, frm=link) if self._is_hub else []
 
-    def _merge(self, raw: bytes, line: _Line) -> Record | None:
+    def _merge(self, raw: bytes, line: Line) -> Record | None:
         name = record_hash(raw)
         if name in self._seen:
             return None
@@ -280,7 +267,6 @@ class Peer:
             self._seen.popitem(last=False)
 
     # --- time
-    # --------------------------------------------------------------------------------------------------
 
     def tick(self, now: float, wall: float) -> list[Instruction]:
         """What is due: pings, silent links, doubts, an answer to a doubt about us."""
@@ -299,14 +285,13 @@ class Peer:
             self._refute_at, self._last_refuted = None, now
             if self._lines and self._self is not None:
                 out += self.announce(*self._self)
-        return out
+        return out + self.gauges.flush(now)
 
     def next_deadline(self) -> float | None:
         """When `tick` should be called again; None while there is nothing to wait for."""
         due = [min(line.next_ping, line.heard + SILENT_S) for line in self._lines.values()]
         due += self._lost.values()
-        if self._refute_at is not None:
-            due.append(self._refute_at)
+        due += [at for at in (self._refute_at, self.gauges.next_deadline()) if at is not None]
         return min(due, default=None)
 
     def offsets(self) -> list[float]:
@@ -315,9 +300,8 @@ class Peer:
         return [line.offset for line in lines if line.contact.is_hub and line.offset is not None]
 
     # --- helpers that write
-    # --------------------------------------------------------------------------------------
 
-    def _ping(self, link: LinkId, line: _Line, now: float, wall: float) -> Send:
+    def _ping(self, link: LinkId, line: Line, now: float, wall: float) -> Send:
         line.next_ping = now + PING_S
         roots = tuple(shelf.digest.root() for _, shelf in self._shared(line))
         return Send(link, encode(Ping(roots, wall)))
@@ -353,19 +337,18 @@ class Peer:
             return []
         order = target.order
         body = Doubt(run=order.run, seq=order.seq, path="link", since=max(wall, 0.0), cleared=cleared)
-        return self.publish(self._author.write(body, node))
+        return self.say(body, node)
 
     # --- helpers that read
-    # ---------------------------------------------------------------------------------------
 
-    def _shared(self, line: _Line) -> list[tuple[Audience, Shelf]]:
+    def _shared(self, line: Line) -> list[tuple[Audience, Shelf]]:
         return [
             (audience, shelf)
             for audience, shelf in self.replica.shelves.items()
             if audience is Audience.PUBLIC or (self._accounts and line.contact.accounts)
         ]
 
-    def _may_see(self, key: Key, line: _Line) -> bool:
+    def _may_see(self, key: Key, line: Line) -> bool:
         return key.audience is Audience.PUBLIC or (self._accounts and line.contact.accounts)
 
     def _linked_hubs(self) -> tuple[str, ...]:
@@ -383,6 +366,11 @@ class Peer:
         contact = self._lines[frm].contact if frm is not None else None
         entry = self._node_entry(contact.key) if contact is not None and contact.is_hub else None
         return frozenset(entry.body.hubs) if entry is not None and isinstance(entry.body, Node) else frozenset()
+
+    def _is_other_run(self, record: Record) -> bool:
+        """Whether a record is news of our own node that is not ours: whatever this run wrote it holds already."""
+        key, order = record.key, record.order
+        return (key.kind, key.owner) == ("node", self._author.key) and order.run >= self._author.run
 
     def _doubts_me(self, record: Record) -> bool:
         """Whether a record is a doubt about this node that nothing it wrote has answered yet."""

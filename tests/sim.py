@@ -11,7 +11,8 @@ from itertools import count
 from random import Random
 
 from gossip.instructions import Drop, Instruction, Send
-from gossip.peer import Contact, Peer
+from gossip.line import Contact
+from gossip.peer import Peer
 from gossip.topology import Address, redial_s, targets
 from registry.author import Author
 from registry.kinds import Node, Offer, Replica
@@ -102,6 +103,14 @@ class Sim:
         """A node publishes the state of an engine."""
         body = Replica(node_run=node.run, engine="demo", models=(Offer(id=model),))
         self._obey(node, node.peer.publish(node.author.write(body, f"{node.id}/{slot}", rank=rank)))
+
+    def measure(self, node: SimNode, **values: int) -> None:
+        """A node says what it measures."""
+        self._obey(node, [*node.peer.gauges.measure(values, self.now)])
+
+    def subscribe(self, node: SimNode) -> None:
+        """Somebody looks at gauges on a node."""
+        self._obey(node, [*node.peer.gauges.subscribe(self.now, on=True)])
 
     def crash(self, node: SimNode) -> None:
         """kill -9: its links break at once and nothing is said."""

@@ -4,17 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossip.frames import CAPABILITY
-from gossip.hello import REFUSALS, Hello, encode_hello, judge
+from gossip.hello import REFUSALS, Hello, encode_hello
+from gossip.invited import Door
 from gossip.memory import MemoryNetwork
 from gossip.transcript import MAX_HELLO_B
+from gossip.verdict import judge
 from registry.clock import LEEWAY_S
 from registry.kinds import Membership
+from registry.lifecycle import Rank
 from registry.replica import Replica
+from registry.validity import standing
 from tests.autojump import run
 from tests.mesh import MeshNode, started, until
 from tests.people import FABRIC, MEMBER, OPERATOR, Person, certificate, membership, node_record, registry_of
 
-NODE, OTHER, STRANGER = Person(400), Person(401), Person(402)
+NODE, OTHER, STRANGER, HUB = Person(400), Person(401), Person(402), Person(403)
 NOW = 1_000_000.0
 BARE = registry_of()
 
@@ -27,7 +31,7 @@ def hello(*proofs, capability=CAPABILITY, hub=False) -> bytes:
 
 
 def verdict(payload: bytes, *, peer=NODE, replica=BARE, now=NOW):
-    return judge(payload, peer.key, replica, FABRIC, now)
+    return judge(payload, peer.key, Door(HUB.key, standing(replica, FABRIC, now), replica, now, frozenset()))
 
 
 def test_a_certified_node_nobody_has_heard_of_is_admitted_with_its_proofs():
@@ -47,7 +51,7 @@ def test_a_release_older_than_the_one_before_is_refused():
 
 
 def test_a_newer_release_is_admitted_and_what_it_adds_is_skipped():
-    newer = [99, "2", False, False, [membership().raw, certificate(NODE).raw], {"more": 1}]
+    newer = [99, "2", False, False, [membership().raw, certificate(NODE).raw], NOW, {"more": 1}]
     assert verdict(msgspec.msgpack.encode(newer)).refusal is None
 
 
@@ -102,6 +106,16 @@ def test_neither_renewed_nor_later_nor_expired_certificates_use_up_the_membershi
     assert verdict(hello(few, certificate(NODE, seq=5)), replica=registry_of(*held)).refusal is None
 
 
+def test_a_node_that_left_frees_its_place():
+    few = membership(max_nodes=1)
+    held = certificate(OTHER, seq=1), node_record(OTHER, rank=Rank.LEFT)
+    assert verdict(hello(few, certificate(NODE, seq=2)), replica=registry_of(*held)).refusal is None
+
+
+def test_to_look_is_every_members_right():
+    assert verdict(hello(membership(roles=("worker",)), certificate(NODE, roles=("observer",)))).roles == {"observer"}
+
+
 @pytest.mark.parametrize(
     "proofs",
     [
@@ -136,12 +150,12 @@ def test_bytes_that_are_no_greeting_are_bad(payload):
 
 def test_an_oversized_greeting_is_bad_even_if_it_decodes():
     fields = [1, "", False, False, [membership().raw, certificate(NODE).raw]]
-    assert verdict(msgspec.msgpack.encode([*fields, b"x" * 9_000])).refusal is None
-    assert verdict(msgspec.msgpack.encode([*fields, b"x" * MAX_HELLO_B])).refusal == "bad_hello"
+    assert verdict(msgspec.msgpack.encode([*fields, None, b"x" * 9_000])).refusal is None
+    assert verdict(msgspec.msgpack.encode([*fields, None, b"x" * MAX_HELLO_B])).refusal == "bad_hello"
 
 
 def test_nesting_in_a_skipped_field_is_a_bad_greeting_instead_of_exhausting_the_stack():
-    start = b"\x96" + b"".join(msgspec.msgpack.encode(field) for field in (1, "", False, False, []))
+    start = b"\x97" + b"".join(msgspec.msgpack.encode(field) for field in (1, "", False, False, [], None))
     assert verdict(start + b"\x91" * 9_000).refusal == "bad_hello"
 
 

@@ -1,9 +1,23 @@
 from gossip.frames import Records, encode
-from gossip.intake import MAX_OF_OWNER, MAX_OF_STRANGERS
-from gossip.peer import Contact, Peer
+from gossip.intake import MAX_ABOUT_OTHERS, MAX_OF_INVITE, MAX_OF_OWNER, MAX_OF_STRANGERS, Intake
+from gossip.line import Contact
+from gossip.peer import Peer
 from registry.author import Author
+from registry.kinds import Act
 from registry.record import Draft, seal
-from tests.people import MEMBER, Person, certificate, doubt_record, node_record, registry_of
+from registry.replica import Replica
+from tests.mesh import Guest
+from tests.people import (
+    FOUNDING,
+    MEMBER,
+    OPERATOR,
+    Person,
+    certificate,
+    doubt_record,
+    membership,
+    node_record,
+    registry_of,
+)
 
 ME, NODE = Person(80), Person(81)
 
@@ -61,3 +75,68 @@ def test_own_records_are_never_refused():
     for number in range(MAX_OF_OWNER + 5):
         peer.publish(future(ME, number))
     assert held(peer, ME) == MAX_OF_OWNER + 5
+
+
+def strangers(count=MAX_OF_STRANGERS):
+    return (future(Person(10_000 + n)) for n in range(count))
+
+
+def test_records_that_came_before_who_vouches_for_them_make_room_when_that_comes():
+    early = [future(NODE, n) for n in range(200)]
+    peer = offer(peer_with(), *early, *strangers())
+    assert sum(peer.refused.values()) == len(early)
+    offer(peer, certificate(NODE), *strangers())
+    assert sum(1 for _ in peer.replica.of_kind("future")) == MAX_OF_STRANGERS + len(early)
+
+
+def test_a_chain_of_vouchers_counts_in_whatever_order_it_came():
+    ada = Guest(40_000)
+    chain = [ada.certificate, ada.membership, ada.invite]
+    for order in (chain, chain[::-1], [chain[1], chain[0], chain[2]]):
+        peer = offer(peer_with(), *order, *strangers(), future(ada.node))
+        assert held(peer, ada.node) == 1
+
+
+def test_it_counts_the_same_from_what_was_held_at_the_start():
+    ada = Guest(40_000)
+    replica = Replica()
+    for record in (FOUNDING.charter, future(ada.node), ada.certificate, ada.membership, ada.invite):
+        replica.apply(record)
+    for record in strangers():
+        replica.apply(record)
+    intake = Intake(replica)
+    assert intake.objection(future(ada.node, 2)) is None
+    assert intake.objection(future(Person(55_000))) is not None
+
+
+def test_only_who_may_vouches():
+    names = Person(60_000)
+    forged = [
+        membership(names, by=NODE),
+        certificate(names, by=NODE),
+        Guest(60_001, by=MEMBER).invite,
+        certificate(names, by=OPERATOR),
+    ]
+    peer = offer(peer_with(nodes=(NODE,)), *forged, *strangers(), future(names))
+    assert held(peer, names) == 0
+
+
+def test_the_key_of_an_invite_that_leaked_vouches_for_a_few():
+    ada = Guest(40_000)
+    guests = [Guest(41_000 + n, invite=ada) for n in range(MAX_OF_INVITE + 20)]
+    peer = offer(peer_with(), ada.invite, *(guest.membership for guest in guests))
+    assert held(peer, ada.token) == MAX_OF_INVITE
+
+
+def test_operators_may_write_far_more_for_everyone_than_others(monkeypatch):
+    monkeypatch.setattr("gossip.intake.MAX_ABOUT_OTHERS", 30)
+    monkeypatch.setattr("gossip.intake.MAX_OF_OFFICE", 60)
+    assert MAX_ABOUT_OTHERS > 1_000
+
+    def acts(by):
+        targets = (Person(70_000 + n).id for n in range(100))
+        return (by.write(Act(verb="ack", target=target, at=0.0), f"ack/{target}", seq=1) for target in targets)
+
+    peer = offer(peer_with(), *acts(OPERATOR), *acts(MEMBER))
+    assert held(peer, OPERATOR) == 60 + 1  # the charter is none of them, the membership is
+    assert held(peer, MEMBER) == 30

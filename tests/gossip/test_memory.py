@@ -249,8 +249,8 @@ def test_two_hubs_that_dial_each_other_at_the_same_moment_agree_on_one_link():
             kept = {node.id: list(node.mesh._links.values()) for node in (one, two)}
             assert [len(links) for links in kept.values()] == [1, 1]
             assert {link.is_initiator for links in kept.values() for link in links} == {True, False}
-            assert not one.mesh._admitted
-            assert not two.mesh._admitted
+            assert one.mesh._gate._admitted.keys() == one.mesh._links.keys()
+            assert two.mesh._gate._admitted.keys() == two.mesh._links.keys()
             await asyncio.sleep(20.0)  # no half of a link was left to fall silent
             assert {node.id: list(node.mesh._links.values()) for node in (one, two)} == kept
 
@@ -269,7 +269,7 @@ def test_a_node_that_said_farewell_dials_nobody_again():
                 await asyncio.sleep(0.01)
                 seen += [*leaf.mesh._links.values(), *leaf.mesh._strangers.values()]
             assert not seen
-            assert not leaf.mesh._dialling
+            assert not leaf.mesh._dialler._under_way
             assert hub.view().nodes[leaf.id].rank is Rank.LEFT
 
     run(main())
@@ -349,7 +349,9 @@ class Claimant(MeshNode):
     """A member whose greeting claims more than its certificate allows."""
 
     async def claim(self, network: MemoryNetwork, url: str) -> Link:
-        hello = Hello(capability=CAPABILITY, release="", hub=True, accounts=True, proofs=self._proofs())
+        hello = Hello(
+            capability=CAPABILITY, release="", hub=True, accounts=True, proofs=tuple(each.raw for each in self.own)
+        )
         shake = Initiator(
             seed=self.person.seed,
             network=network_key(FABRIC),
@@ -364,10 +366,6 @@ class Claimant(MeshNode):
         assert isinstance(made, Link)
         assert await made.settled == ""
         return made
-
-    def _proofs(self):
-        identity = self.mesh._identity
-        return identity.membership.raw, identity.certificate.raw
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from gossip.errors import LocalProtocolError
 from gossip.memory import MemoryNetwork
 from gossip.muxevents import ResetCode
+from gossip.session import Refused
 from gossip.stream import StreamReset
 from registry.lifecycle import Rank
 from tests.autojump import run
@@ -14,7 +15,7 @@ from tests.people import MEMBER, OPERATOR, Person, certificate, membership
 HUB, LEAF, OTHER = Person(60), Person(61), Person(62)
 
 
-def fabric(leaves=1, *, proofs=None):
+def fabric(leaves=1, *, proofs=()):
     network = MemoryNetwork()
     hub = MeshNode(HUB, network.host("hub"), listen="hub:0")
     hubs: list = []
@@ -276,5 +277,61 @@ def test_a_link_to_the_wrong_key_is_not_made():
             hubs.append(hub.address()._replace(key=OTHER.key))
             await asyncio.sleep(3.0)
             assert not leaf.mesh.linked()
+
+    run(main())
+
+
+def test_a_link_that_closes_takes_no_streams_and_is_not_counted():
+    async def main():
+        _, hub, (leaf,), hubs = fabric()
+        async with started(hub, leaf):
+            await linked(hub, [leaf], hubs)
+            (link,) = hub.mesh._links.values()
+            link._transport.close = lambda: None  # the last bytes take their time
+            link.close("for a test")
+            assert leaf.id in {each.node for each in hub.mesh._links.values()}
+            assert not hub.mesh.is_linked(leaf.id)
+            assert not hub.mesh.linked()
+            with pytest.raises(LocalProtocolError, match="no link"):
+                hub.mesh.open(leaf.id, 1, b"")
+
+    run(main())
+
+
+def test_a_link_that_is_refused_as_a_duplicate_never_stands_for_its_node():
+    async def main():
+        network = MemoryNetwork()
+        small, large = sorted((Person(64), Person(65)), key=lambda person: person.key)
+        hub = MeshNode(small, network.host("hub"), listen="hub:0", hubs=[])
+        other = MeshNode(large, network.host("other"), listen="other:0", hubs=[])
+        async with started(hub, other):
+            hub.hubs.append(other.address())
+            await until(lambda: hub.mesh.is_linked(other.id) and other.mesh.is_linked(hub.id))
+            kept = hub.mesh._by_node[other.id]
+            seen: set = set()
+            up = hub.mesh._up
+
+            def watch(link, event):
+                up(link, event)
+                seen.add((link is kept, hub.mesh._by_node[other.id] is kept))
+
+            hub.mesh._up = watch
+            await other.mesh._dial(hub.address(), hub.mesh.urls[0])  # a second one, dialled by the greater key
+            assert seen == {(False, True)}
+            assert hub.mesh.is_linked(other.id)
+
+    run(main())
+
+
+def test_a_refused_dialler_keeps_the_reason_until_it_is_linked():
+    async def main():
+        _, hub, (leaf,), hubs = fabric(proofs=(membership(by=MEMBER), certificate(LEAF)))
+        async with started(hub, leaf):
+            hubs.append(hub.address())
+            await until(lambda: hub.id in leaf.mesh.refused)
+            assert leaf.mesh.refused[hub.id] == Refused(HUB.key, "not_admitted", by_peer=True)
+            leaf.own = (membership(), certificate(LEAF))
+            await until(lambda: leaf.mesh.is_linked(hub.id), within=60.0)
+            assert not leaf.mesh.refused
 
     run(main())

@@ -16,7 +16,6 @@ from gossip.muxevents import (
     Ended,
     Event,
     Opened,
-    Pinged,
     Received,
     Replied,
     ResetCode,
@@ -608,8 +607,8 @@ def test_writable_also_comes_with_the_next_record_received():
     sid = opened(a, b)
     a.send(sid, bytes(WINDOW_B))
     flow(a, b)
-    b.ping(b"")
-    assert flow(b, a) == [Writable(sid), Pinged(b"")]
+    b.control(b"")
+    assert flow(b, a) == [Writable(sid), Control(b"")]
 
 
 @pytest.mark.parametrize(("stream_b", "link_b"), [(10, 100), (100, 10)])
@@ -657,28 +656,27 @@ def test_credit_for_a_closed_stream_is_ignored_and_for_one_never_opened_refused(
 # Urgent frames.
 
 
-def test_liveness_and_gossip_overtake_four_megabytes_of_bulk():
+def test_gossip_and_new_streams_overtake_four_megabytes_of_bulk():
     a, _ = two()
     for _ in range(16):
         a.send(a.open(1, b""), bytes(WINDOW_B))
     assert len(a.next_record() or b"") == wire.MAX_RECORD_B
-    a.ping(b"alive")
+    a.control(b"alive")
     a.control(b"gossip")
     late = a.open(2, b"ask")
     assert wire.decode(a.next_record(16_384) or b"")[:3] == [
-        (wire.PING, 0, 0, b"alive"),
+        (wire.CTL, 0, 0, b"alive"),
         (wire.CTL, 0, 0, b"gossip"),
         (wire.OPEN, 0, late, b"\x02ask"),
     ]
 
 
-def test_control_and_pings_arrive_as_they_were_sent():
+def test_control_arrives_as_it_was_sent():
     a, b = two()
-    a.ping(b"nonce")
     a.control(b"")
     a.control(bytes(wire.MAX_CONTROL_B))
-    assert flow(a, b) == [Pinged(b"nonce"), Control(b""), Control(bytes(wire.MAX_CONTROL_B))]
-    assert not b.has_output  # no PONG
+    assert flow(a, b) == [Control(b""), Control(bytes(wire.MAX_CONTROL_B))]
+    assert not b.has_output
 
 
 def test_control_that_nobody_reads_is_refused_at_its_bound():
@@ -686,15 +684,9 @@ def test_control_that_nobody_reads_is_refused_at_its_bound():
     assert refused_after(LocalProtocolError, lambda _: a.control(b"gossip")) == (1_024, "queue_full")
 
 
-def test_pings_and_streams_that_nobody_reads_are_refused_at_their_bound():
-    a, b = two()
-    assert refused_after(LocalProtocolError, lambda _: a.ping(b"x")) == (20_384, "queue_full")
+def test_streams_that_nobody_reads_are_refused_at_their_bound():
+    _, b = two()
     assert refused_after(LocalProtocolError, lambda _: b.reset(b.open(1, b""), 1)) == (10_192, "queue_full")
-
-
-def test_a_ping_longer_than_its_limit_is_our_error():
-    with pytest.raises(LocalProtocolError):
-        two()[0].ping(bytes(257))
 
 
 # Peers that lie.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gossip.mux import Mux
-from gossip.muxevents import Control, Ended, Event, Opened, Pinged, Received, Replied, ResetReceived, Stopped
+from gossip.muxevents import Control, Ended, Event, Opened, Received, Replied, ResetReceived, Stopped
 
 WINDOW_B = 64
 LINK_WINDOW_B = 200
@@ -123,10 +123,10 @@ class TwoMuxes(RuleBasedStateMachine):
             self.sides[side].mux.consumed(sid, size)
             half.read += size
 
-    @rule(side=SIDES, payload=st.binary(max_size=4), gossip=st.booleans())
-    def speak(self, side: int, payload: bytes, gossip: bool) -> None:
+    @rule(side=SIDES, payload=st.binary(max_size=4))
+    def speak(self, side: int, payload: bytes) -> None:
         here = self.sides[side]
-        (here.mux.control if gossip else here.mux.ping)(payload)
+        here.mux.control(payload)
         here.urgent_sent.append(payload)
 
     @rule(side=SIDES, limit=st.integers(0, 100) | st.just(65_536))
@@ -173,7 +173,7 @@ class TwoMuxes(RuleBasedStateMachine):
                 here.open.discard(sid)
             case Stopped(sid):
                 self.halves[sid, side].is_cut = True
-            case Control(payload) | Pinged(payload):
+            case Control(payload):
                 self.sides[1 - side].urgent_seen.append(payload)
             case _:
                 raise AssertionError(f"unexpected {event}")

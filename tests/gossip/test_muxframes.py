@@ -37,7 +37,6 @@ def test_frames_of_every_type_come_back_as_they_were_written():
             wire.credit_frame(0, 2**40),
             wire.coded_frame(wire.STOP, 1, ResetCode.CANCEL),
             wire.coded_frame(wire.RESET, 1, 4_000_000_000),
-            wire.frame(wire.PING, 0, b"p"),
             wire.coded_frame(wire.GOAWAY, 0, 0),
             wire.frame(wire.CTL, 0, b"gossip"),
         ]
@@ -49,7 +48,6 @@ def test_frames_of_every_type_come_back_as_they_were_written():
         (wire.CREDIT, 0, 0, (2**40).to_bytes(8)),
         (wire.STOP, 0, 1, b"\0\0\0\1"),
         (wire.RESET, 0, 1, (4_000_000_000).to_bytes(4)),
-        (wire.PING, 0, 0, b"p"),
         (wire.GOAWAY, 0, 0, b"\0\0\0\0"),
         (wire.CTL, 0, 0, b"gossip"),
     ]
@@ -62,7 +60,7 @@ def test_an_empty_record_has_no_frames():
 @pytest.mark.parametrize(
     "record",
     [
-        raw(wire.PING, 0)[:7],
+        raw(wire.CTL, 0)[:7],
         raw(wire.DATA, 1, b"abc", size=4),
         raw(wire.DATA, 1, b"abc", size=2),
         raw(0, 1),
@@ -80,8 +78,7 @@ def test_an_empty_record_has_no_frames():
         raw(wire.STOP, 0, bytes(4)),
         raw(wire.RESET, 1, bytes(5)),
         raw(wire.RESET, 1, bytes(4), flags=1),
-        raw(wire.PING, 1),
-        raw(wire.PING, 0, bytes(wire.MAX_PING_B + 1)),
+        raw(7, 0),
         raw(wire.GOAWAY, 0),
         raw(wire.CTL, 1, b"a"),
         bytes(wire.MAX_RECORD_B + 1),
@@ -140,8 +137,8 @@ def test_bulk_stops_at_the_limit_and_urgent_frames_do_not():
     sending(out, 1, 900_000)
     assert len(out.next_record(1_000) or b"") == 1_000
     assert out.next_record(wire.HEADER_B) is None
-    out.urgent.append(wire.frame(wire.PING, 0, b"alive"))
-    assert wire.decode(out.next_record(0) or b"") == [(wire.PING, 0, 0, b"alive")]
+    out.urgent.append(wire.frame(wire.CTL, 0, b"alive"))
+    assert wire.decode(out.next_record(0) or b"") == [(wire.CTL, 0, 0, b"alive")]
 
 
 def test_data_never_passes_an_open_that_did_not_fit():

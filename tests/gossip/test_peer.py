@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossip import peer as constants
+from gossip import line as constants
 from gossip.errors import RemoteProtocolError
-from gossip.frames import Bye, Entries, Ping, Records, Sum, Want, batches, decode, encode
+from gossip.frames import Bye, Entries, Gauges, Ping, Records, Subscribe, Sum, Want, batches, decode, encode
 from gossip.instructions import Drop, Instruction, Send
-from gossip.peer import GRACE_S, LAST_REPAIR_S, MAX_REASONS, PING_S, REFUTE_S, REPAIR_S, SILENT_S, Contact, Peer
+from gossip.line import Contact
+from gossip.peer import GRACE_S, LAST_REPAIR_S, MAX_REASONS, PING_S, REFUTE_S, REPAIR_S, SILENT_S, Peer
 from registry.author import Author
 from registry.digest import BUCKETS, DIGEST_B, slot_of
 from registry.kinds import Doubt, Node
@@ -522,6 +523,77 @@ def test_only_hubs_say_what_time_it_is():
     brain.hear(hub, ping(brain, wall=WALL + 5.0))
     brain.hear(leaf, ping(brain, wall=WALL + 500.0))
     assert brain.peer.offsets() == [5.0]
+
+
+# --- another run of the own key
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_a_record_of_the_own_node_that_this_run_did_not_write_is_of_another_run(run):
+    brain = Brain()
+    link = brain.up(HUB)
+    other = node_record(ME, run=run, seq=99)
+    brain.learn(link, other)
+    assert brain.peer.superseded == other
+
+
+def test_neither_own_records_nor_older_runs_nor_those_of_others_supersede():
+    brain = Brain()
+    link = brain.up(HUB)
+    own = next(entry.record for entry in brain.replica.of_kind("node"))
+    brain.learn(link, own, node_record(ME, run=0, seq=99), node_record(LEAF, run=9), replica_record(ME, run=9))
+    assert brain.peer.superseded is None
+
+
+def test_who_was_superseded_says_goodbye_and_does_not_say_left_for_the_other():
+    brain = Brain()
+    link = brain.up(HUB)
+    brain.learn(link, node_record(ME, run=1, seq=99))
+    assert frames(brain.peer.leave()) == [(link, Bye("left"))]
+
+
+# --- turning away
+
+
+def test_a_node_that_is_turned_away_is_told_why_and_not_doubted():
+    brain = Brain(knows=[node_record(LEAF)])
+    link = brain.up(LEAF)
+    out = brain.peer.expel(link, "evicted")
+    assert (frames(out), drops(out)) == ([(link, Bye("evicted"))], [Drop(link, "evicted")])
+    brain.peer.link_down(link, brain.now)
+    brain.wait(GRACE_S * 2)
+    assert not brain.doubts()
+
+
+@pytest.mark.parametrize(("reason", "doubted"), [("evicted", {}), ("left", {HUB.id: False}), ("else", {HUB.id: False})])
+def test_a_goodbye_to_a_node_that_is_not_wanted_raises_no_doubt_in_it(reason, doubted):
+    brain = Brain(knows=[node_record(HUB, hub=True)])
+    link = brain.up(HUB)
+    brain.hear(link, Bye(reason))
+    brain.peer.link_down(link, brain.now)
+    brain.wait(GRACE_S * 2)
+    assert brain.doubts() == doubted
+
+
+# --- gauges
+
+
+def test_gauges_go_out_at_once_and_then_by_the_timer():
+    brain = Brain()
+    link = brain.up(HUB)
+    brain.wait(1.0)  # so that it is not the next ping's timer
+    assert frames(brain.peer.gauges.measure({"queue": 1}, brain.now), Gauges, link)
+    assert not brain.peer.gauges.measure({"queue": 2}, brain.now)
+    ((_, frame),) = frames(brain.wait(2.0), Gauges, link)
+    assert frame.rows[0].values == {"queue": 2}
+
+
+def test_who_subscribes_on_a_link_is_told():
+    brain = Brain()
+    link = brain.up(LEAF)
+    brain.peer.gauges.measure({"queue": 1}, brain.now)
+    ((_, frame),) = frames(brain.hear(link, Subscribe(on=True)), Gauges, link)
+    assert (frame.rows[0].node, frame.rows[0].values) == (ME.id, {"queue": 1})
 
 
 # --- repair

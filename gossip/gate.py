@@ -1,0 +1,94 @@
+"""The gate of a node: who may link, and whom to turn away later. Mutable, no I/O; it opens and closes nothing."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from gossip.accepting import Acceptable, renewals
+from gossip.invited import Door
+from gossip.line import Contact
+from gossip.verdict import Verdict, judge, weigh
+from registry.ids import key_id
+from registry.kinds import ACCOUNTS_ROLES, HUB_ROLES
+
+RENEW_LOOK_S = 60.0  # acceptances are renewed daily: a minute late is no matter
+
+
+def met(verdict: Verdict, peer: bytes, initiator: bytes) -> Contact:
+    """Who is at the other end of a link, of which `initiator` dialled: what it claims, as far as it was granted."""
+    assert verdict.greeting is not None  # it was admitted
+    hello = verdict.greeting.hello
+    return Contact(
+        peer,
+        is_hub=hello.hub and not HUB_ROLES.isdisjoint(verdict.roles),
+        accounts=hello.accounts and not ACCOUNTS_ROLES.isdisjoint(verdict.roles),
+        initiator=initiator,
+    )
+
+
+class _Admitted(NamedTuple):
+    key: bytes
+    node: str
+    verdict: Verdict
+
+
+class Gate:
+    """Remembers what was judged of each link.
+
+    Args:
+        door: what is known now.
+    """
+
+    def __init__(self, door: Callable[[], Door]) -> None:
+        self._door = door
+        self._admitted: dict[int, _Admitted] = {}  # by link: two to one node may be under way at once
+        self._renew_at = float("-inf")
+
+    def admit(self, link: int, key: bytes, payload: bytes) -> str | None:
+        """Judge a greeting: None to admit, else the code to refuse with."""
+        verdict = judge(payload, key, self._door())
+        if verdict.refusal is None:
+            self._admitted[link] = _Admitted(key, key_id(key), verdict)
+        return verdict.refusal
+
+    def entered(self, link: int) -> Verdict:
+        """What was judged of a link that is live now; judged again where it needs an acceptance.
+
+        Two keys may come with one invite at once, and the first of them uses it up.
+        """
+        admitted = self._admitted[link]
+        verdict = admitted.verdict
+        if verdict.accept is not None and verdict.greeting is not None:
+            again = weigh(verdict.greeting, admitted.key, self._door())
+            verdict = (
+                again if again.refusal is None else verdict._replace(refusal=again.refusal, proofs=(), accept=None)
+            )
+            self._admitted[link] = admitted._replace(verdict=verdict)
+        return verdict
+
+    def forget(self, link: int) -> None:
+        """A link is gone."""
+        self._admitted.pop(link, None)
+
+    def lapsed(self, links: Iterable[int]) -> list[tuple[int, str]]:
+        """The links of nodes that may not be linked any more, each with the code that says why."""
+        door = self._door()
+        found = []
+        for link in links:
+            key, node, verdict = self._admitted[link]
+            if (node, verdict.member) in door.standing.grants or verdict.greeting is None:
+                continue
+            again = weigh(verdict.greeting, key, door)
+            if again.refusal is not None:
+                found.append((link, again.refusal))
+        return found
+
+    def renewals(self, links: Iterable[int]) -> list[Acceptable]:
+        """Acceptances to say again now, of the members behind links and of this node's own."""
+        door = self._door()
+        if door.now < self._renew_at:
+            return []
+        self._renew_at = door.now + RENEW_LOOK_S
+        members = {self._admitted[link].verdict.member for link in links}
+        me = key_id(door.me)
+        own = {member for node, member in door.standing.grants if node == me}
+        return renewals(members | own, door)
