@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accounting.segments import Intent, SegmentWriter, recover, unavailable
-from accounting.store import Journal, UsageStore
+from accounting.store import UsageStore
 from accounting.usage import STATUS_UNKNOWN, UsageRow
 from registry.errors import TelaError
 
@@ -76,8 +76,12 @@ class Ledger:
         self._writer.start()
 
     @classmethod
-    def open(cls, directory: Path, *, journal: Journal = Journal.WAL) -> "Ledger":
+    def open(cls, directory: Path, *, exclusive: bool = False) -> "Ledger":
         """Open the ledger in a directory that no other process uses, and settle what was left.
+
+        Args:
+            directory: made when it is not there.
+            exclusive: the directory is on a network file system; nobody else can then read the usage rows meanwhile.
 
         Raises:
             TelaError: the store or the intents cannot be read or written (`ledger_unavailable`).
@@ -88,7 +92,7 @@ class Ledger:
                 # Who used what is for the owner's eyes; mkdir gives its mode to the last part only.
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 intents.mkdir(mode=0o700, exist_ok=True)
-                store = UsageStore(directory / "usage.db", journal=journal)
+                store = UsageStore(directory / "usage.db", exclusive=exclusive)
                 on_failure.callback(store.close)
                 store.migrate()
                 left = recover(intents)

@@ -5,7 +5,6 @@ the schema and is imported only to migrate; rows are written through the standar
 """
 
 import contextlib
-import enum
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -85,14 +84,6 @@ _FIELDS = COLUMNS.split(", ")
 _values = attrgetter(*_FIELDS)
 
 
-class Journal(enum.Enum):
-    """How SQLite keeps its journal: by the file system the store lies on."""
-
-    WAL = "wal"
-    # No shared memory file, one process: for NFS, Lustre, GPFS.
-    WAL_EXCLUSIVE = "wal-exclusive"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTotals:
     """What one model was used for. Tokens sum what engines counted; `unmetered` requests had no count."""
@@ -108,19 +99,20 @@ class ModelTotals:
 class UsageStore:
     """The usage table in one file. Every method may raise `sqlite3.Error`."""
 
-    def __init__(self, path: Path, *, journal: Journal = Journal.WAL) -> None:
+    def __init__(self, path: Path, *, exclusive: bool = False) -> None:
         """Open or make the file; `migrate` before anything else.
 
         A commit survives the death of the process; the last ones may be lost in a power cut
         (`synchronous=NORMAL`).
+
+        Args:
+            path: the file.
+            exclusive: nobody else may open it meanwhile, not even to read. For network file systems, where the
+                shared memory that readers of a WAL need does not exist. Where there are no file locks either, it is
+                the caller who keeps others away.
         """
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        if journal is Journal.WAL_EXCLUSIVE:
-            # Before the first read: only then does SQLite do without the shared memory file.
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db = _exclusive(path) if exclusive else _open(str(path))
         # 32,766 values a statement; before SQLite 3.32 it was 999.
         room = self._db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(_FIELDS)
         self._rows_per_statement = min(room, _ROWS_PER_STATEMENT)
@@ -198,6 +190,29 @@ class UsageStore:
             # A full disk makes SQLite roll back by itself; a failed COMMIT does not.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+
+def _open(name: str, locking: str = "NORMAL") -> sqlite3.Connection:
+    db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+    try:
+        # Before the first read: only then does SQLite do without the shared memory file.
+        db.execute(f"PRAGMA locking_mode={locking}")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _exclusive(path: Path) -> sqlite3.Connection:
+    try:
+        return _open(str(path), "EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname != "SQLITE_IOERR_LOCK":
+            raise
+    # Lustre mounted without `flock`: the system call does not exist there, and SQLite calls that a disk I/O error.
+    return _open(f"{path.absolute().as_uri()}?vfs=unix-none", "EXCLUSIVE")
 
 
 def _row(values: tuple[Any, ...]) -> UsageRow:

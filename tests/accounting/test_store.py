@@ -1,5 +1,7 @@
 """The usage store: the better row stays, whatever the order, and the sums are honest."""
 
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.store import Journal, ModelTotals, UsageStore
+from accounting.store import ModelTotals, UsageStore
 from accounting.usage import better
 from tests.accounting.test_usage import row, rows
 
@@ -119,19 +121,99 @@ def test_migrating_again_keeps_the_rows(tmp_path):
     again.close()
 
 
-def test_wal_lets_another_process_read_and_exclusive_does_not(tmp_path):
-    for journal, is_open in ((Journal.WAL, True), (Journal.WAL_EXCLUSIVE, False)):
-        path = tmp_path / f"{journal.value}.db"
-        store = opened(path, journal=journal)
-        store.put([row()])
-        assert Path(f"{path}-shm").exists() == is_open
-        reader = sqlite3.connect(path, timeout=0)
-        try:
-            assert reader.execute("SELECT COUNT(*) FROM usage").fetchone() == (1,)
-            assert is_open
-        except sqlite3.OperationalError:
-            assert not is_open
-        reader.close()
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_another_process_may_read_unless_the_store_is_exclusive(tmp_path, exclusive):
+    path = tmp_path / "usage.db"
+    store = opened(path, exclusive=exclusive)
+    store.put([row()])
+    reader = sqlite3.connect(path, timeout=0)
+    try:
+        assert reader.execute("SELECT COUNT(*) FROM usage").fetchone() == (1,)
+        assert not exclusive
+    except sqlite3.OperationalError:
+        assert exclusive
+    reader.close()
+    store.close()
+
+
+def test_an_exclusive_store_is_a_wal_without_shared_memory(tmp_path):
+    store = opened(tmp_path / "usage.db", exclusive=True)
+    store.put([row()])
+    assert Path(tmp_path / "usage.db-wal").exists()
+    assert not Path(tmp_path / "usage.db-shm").exists()
+    store.close()
+
+
+def test_a_second_opener_of_an_exclusive_store_is_refused_and_leaves_nothing_open(tmp_path):
+    store = opened(tmp_path / "usage.db", exclusive=True)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        UsageStore(tmp_path / "usage.db", exclusive=True)
+    store.close()
+
+
+NO_LOCKS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+static int call(const char *name, int fd, int cmd, void *arg) {
+  if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_GETLK) { errno = ENOSYS; return -1; }
+  return ((int (*)(int, int, void *))dlsym(RTLD_NEXT, name))(fd, cmd, arg);
+}
+#define FCNTL(name) int name(int fd, int cmd, ...) { \
+  va_list list; va_start(list, cmd); void *arg = va_arg(list, void *); va_end(list); return call(#name, fd, cmd, arg); }
+FCNTL(fcntl)
+FCNTL(fcntl64)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a file system without locks is played by a C library")
+def test_a_file_system_without_locks_will_do_when_exclusive(tmp_path):
+    (tmp_path / "locks.c").write_text(NO_LOCKS)
+    library = tmp_path / "locks.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "locks.c", "-ldl"], check=True)
+    code = """
+import sqlite3, sys
+from pathlib import Path
+from accounting.store import UsageStore
+from tests.accounting.test_usage import row
+try:
+    UsageStore(Path(sys.argv[1]))
+except sqlite3.OperationalError:
+    print("no locks")
+store = UsageStore(Path(sys.argv[1]), exclusive=True)
+store.migrate()
+store.put([row()])
+store.close()
+"""
+    path = tmp_path / "a %?# b.db"
+    run = [sys.executable, "-c", code, path]
+    env = {**os.environ, "LD_PRELOAD": str(library)}
+    done = subprocess.run(run, env=env, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "no locks\n"), done.stderr
+    store = opened(path)
+    assert store.count() == 1
+    store.close()
+
+
+def test_a_killed_exclusive_store_has_its_rows_at_the_next_start_of_either_kind(tmp_path):
+    code = """
+import os, sys
+from pathlib import Path
+from accounting.store import UsageStore
+from tests.accounting.test_usage import row
+store = UsageStore(Path(sys.argv[1]), exclusive=True)
+store.migrate()
+store.put([row()])
+os.kill(os.getpid(), 9)
+"""
+    path = tmp_path / "usage.db"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code, path], check=False, cwd=root).returncode == -9
+    for exclusive in (False, True):
+        store = opened(path, exclusive=exclusive)
+        assert store.count() == 1
         store.close()
 
 
