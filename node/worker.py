@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
 from typing import NamedTuple, Protocol
 
@@ -10,7 +10,18 @@ import aiohttp
 
 from gossip.muxevents import ResetCode
 from gossip.stream import Stream
-from node.tunnel import MAX_BODY_B, HeadRefused, ReplyHead, RequestHead, encode_head, read_request_head, to_client
+from node.engine.rename import renamed
+from node.ingress.splice import BodyRefused
+from node.tunnel import (
+    MAX_BODY_B,
+    HeadRefused,
+    ReplyHead,
+    RequestHead,
+    encode_head,
+    read_request_head,
+    to_client,
+    to_engine,
+)
 from registry.errors import TelaError
 
 log = logging.getLogger(f"tela.{__name__}")
@@ -31,6 +42,14 @@ class Engine(Protocol):
     def current_run(self) -> int:
         """The replica run it is."""
 
+    @property
+    def api_key(self) -> str | None:
+        """What it takes for permission; None: it asks for none."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Its own name of each model that is offered by another."""
+
     def report_failure(self) -> None:
         """It refused or broke a connection: look at it now."""
 
@@ -43,20 +62,37 @@ class Granted(NamedTuple):
 
 
 class Worker:
-    """Serves request streams on this node's engines.
+    """Serves request streams on this node's engines. Mutable: it counts them.
 
     Args:
         granted: engines and authority; the link proved who asks, its grant says what it may.
         session: the client to engines; made by `engine_session`.
+
+    Attributes:
+        in_flight: streams under way.
+        served: requests an engine answered to the end, whatever it said.
+        is_idle: set while nothing is under way.
     """
 
     def __init__(self, granted: Granted, session: aiohttp.ClientSession) -> None:
         self.in_flight = 0
+        self.served = 0
         self._under_way: dict[Stream, str | None] = {}  # and the slot it is for, once that is known
         self.is_idle = asyncio.Event()
         self.is_idle.set()
+        self._one_ended = asyncio.Event()  # a request ended since somebody last looked
         self._granted = granted
         self._session = session
+
+    def in_flight_of(self, slot: str) -> int:
+        """How many requests are under way at the engine of a slot."""
+        return sum(under == slot for under in self._under_way.values())
+
+    async def idle(self, slot: str) -> None:
+        """Wait until none is under way at the engine of a slot."""
+        while self.in_flight_of(slot):
+            self._one_ended.clear()
+            await self._one_ended.wait()
 
     async def serve(self, stream: Stream) -> None:
         """Handle one request stream; when the ingress resets it the engine's connection is closed at once."""
@@ -71,6 +107,7 @@ class Worker:
         finally:
             self.in_flight -= 1
             del self._under_way[stream]
+            self._one_ended.set()
             if not self.in_flight:
                 self.is_idle.set()
 
@@ -99,18 +136,26 @@ class Worker:
         self._under_way[stream] = head.slot
         body = await _read_body(stream)
         try:
-            await self._ask(engine, head, body, stream)
+            await self._ask(engine, head, renamed(body, engine.names) if engine.names else body, stream)
+            self.served += 1
+        except BodyRefused as refusal:
+            log.warning("request refused", extra={"peer": stream.peer, "reason": refusal.message})
+            stream.reset(ResetCode.REFUSED)
         except (aiohttp.ClientError, OSError) as error:
             log.info("engine failed", extra={"rid": head.rid, "error": repr(error)})
             engine.report_failure()
             stream.reset(ResetCode.ENGINE)
 
     async def _ask(self, engine: Engine, head: RequestHead, body: bytes, stream: Stream) -> None:
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers]
+        # Again, since the ingress is another node: framing and credentials are this node's to say.
+        allowed = to_engine((name.lower(), value) for name, value in head.headers)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in allowed]
         headers += [
             ("X-Request-Id", head.rid),
             ("Content-Length", str(len(body))),
         ]
+        if engine.api_key is not None:
+            headers.append(("Authorization", f"Bearer {engine.api_key}"))
         async with await self._post(f"{engine.url}{head.path}", body, headers) as response:
             stream.reply(encode_head(ReplyHead(response.status, to_client(response.raw_headers))))
             async for chunk in response.content.iter_any():

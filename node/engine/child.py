@@ -5,7 +5,6 @@ It knows nothing of readiness or of restarting. What the engine prints goes to i
 
 import asyncio
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -16,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from node.engine.output import open_log, size_of
+from node.engine.words import KEY_MARK, PORT_MARK, words_of
 from registry.errors import TelaError
 
-PORT_MARK = "{port}"
 KILL_S = 5.0  # from SIGKILL to giving up: only a process stuck in the kernel (a driver, a dead mount) takes longer
 
 # Becomes the engine by exec, so the pid stays. PR_SET_PDEATHSIG (1) has to be set in the child itself; a
@@ -50,21 +50,6 @@ class Exit(NamedTuple):
     signal: int | None
 
 
-def words_of(command: str) -> list[str]:
-    """The words of a command line, as a POSIX shell splits them; no variables, no pipes.
-
-    Raises:
-        TelaError: it is empty, or a quote is not closed.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise TelaError(f"engine command: {error}", hint="check its quotes", code="bad_command") from None
-    if not words:
-        raise TelaError("engine command: empty", hint="say what to start", code="bad_command")
-    return words
-
-
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody holds now. Somebody may before the engine does: then it exits."""
     with socket.socket() as probe:
@@ -73,23 +58,48 @@ def free_port() -> int:
         return port
 
 
+def check_port(port: int) -> None:
+    """See that nobody listens where an engine is to: whoever does would be taken for it.
+
+    Raises:
+        TelaError: somebody does.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what its last run left behind is no obstacle
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            hint = "give another port, or none: then a free one is taken"
+            raise TelaError(f"port {port}: {error.strerror}", hint=hint, code="port_in_use") from error
+
+
 class Child:
     """A running engine process, leader of its own group; made by `spawn`. Mutable: it notes the sweep.
 
     Attributes:
         pid: of the process, and of its group.
         port: what `{port}` in the command became.
+        log_from_b: how long the log was before it.
     """
 
-    def __init__(self, process: Process, port: int) -> None:
+    def __init__(self, process: Process, port: int, log_from_b: int = 0) -> None:
         self.pid = process.pid
         self.port = port
+        self.log_from_b = log_from_b
         self._process = process
         self._is_swept = False
 
     @classmethod
-    async def spawn(cls, command: str, *, log: Path, env: Mapping[str, str] | None = None) -> Self:
-        """Start a command line; `{port}` in it becomes a free port of 127.0.0.1.
+    async def spawn(
+        cls,
+        command: str,
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        port: int | None = None,
+        api_key: str | None = None,
+    ) -> Self:
+        """Start a command line; `{port}` in it becomes its port, `{api_key}` its key.
 
         On Linux it gets SIGTERM when the thread that runs this loop ends, however it ends.
 
@@ -97,12 +107,18 @@ class Child:
             command: words as a shell would split them; no shell runs.
             log: where its stdout and stderr are appended; made, or made ours alone (0600).
             env: its environment; None: that of this process.
+            port: the one it shall have; None: a free one of 127.0.0.1.
+            api_key: what `{api_key}` becomes; None: it stays.
 
         Raises:
-            TelaError: there is no such command, it cannot be split, or the log cannot be written.
+            TelaError: there is no such command, it cannot be split, its port is taken, or the log cannot be written.
         """
-        port = free_port()
-        words = [word.replace(PORT_MARK, str(port)) for word in words_of(command)]
+        if port is None:
+            port = free_port()
+        else:
+            check_port(port)
+        marks = {PORT_MARK: str(port)} | ({} if api_key is None else {KEY_MARK: api_key})
+        words = [_filled(word, marks) for word in words_of(command)]
         program = shutil.which(words[0], path=None if env is None else env.get("PATH"))
         if program is None:
             raise TelaError(
@@ -110,14 +126,15 @@ class Child:
                 hint="check that it is installed and executable, or give its full path",
                 code="command_not_found",
             )
-        out = _open_log(log)
+        out = open_log(log)
+        log_from_b = size_of(log)
         try:
             process = await create_subprocess_exec(
                 *_launched(program, words), stdin=DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
             )
         finally:
             os.close(out)
-        return cls(process, port)
+        return cls(process, port, log_from_b)
 
     async def wait(self) -> Exit:
         """Wait for the end of the process; what is left of its group is killed then."""
@@ -150,6 +167,10 @@ class Child:
                 code="unkillable",
             ) from None
 
+    def kill(self) -> None:
+        """Send SIGKILL to all of it, now; a `stop` that waits sees the end."""
+        self._signal(signal.SIGKILL)
+
     def _sweep(self) -> None:
         """Kill what the leader left behind, once: later the number may be another group's."""
         self._signal(signal.SIGKILL)
@@ -161,23 +182,13 @@ class Child:
                 os.killpg(self.pid, number)
 
 
+def _filled(word: str, marks: Mapping[str, str]) -> str:
+    for mark, value in marks.items():
+        word = word.replace(mark, value)
+    return word
+
+
 def _launched(program: str, words: list[str]) -> list[str]:
     if sys.platform != "linux":
         return words
     return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), program, *words]
-
-
-def _open_log(path: Path) -> int:
-    """Return a descriptor that appends; the file is ours alone, whatever the umask or an earlier file said."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(path, flags, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-        except OSError:
-            os.close(descriptor)
-            raise
-    except OSError as error:
-        hint = "its directory must exist and be writable, and the file be ours"
-        raise TelaError(f"engine log {path}: {error.strerror}", hint=hint, code="log_not_writable") from error
-    return descriptor

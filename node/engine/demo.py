@@ -8,18 +8,22 @@ import argparse
 import asyncio
 import hmac
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, cast
 
 import msgspec
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
+from node.engine.credential import DEMO_KEY
 from node.engine.demo_answers import CREATED, answer_to, vectors_for
+from node.engine.demo_control import Adapter, Behaviour, with_adapter, without_adapter
 from node.engine.demo_faults import NO_FAULTS, FaultRefused, Faults, parse_faults
+from node.engine.demo_flags import flag_parser
 from node.engine.demo_metrics import ModelMetrics, render
 from node.engine.demo_play import NO_PACE, Exchange, Pace, perform
 from node.engine.demo_requests import (
@@ -32,6 +36,7 @@ from node.engine.demo_requests import (
 )
 from node.engine.demo_text import count_words, token_ids
 from node.engine.demo_wire import EXTENSION, DemoProtocol, DemoServer, Listening, bind, listening
+from node.engine.families import FAMILIES, PATHS, TRIAL_ID
 
 DEFAULT_MODEL: Final = "tela/demo"
 _MODELS: Final = "/v1/models"
@@ -47,6 +52,9 @@ _CHAT: Final = msgspec.json.Decoder(ChatRequest)
 _COMPLETION: Final = msgspec.json.Decoder(CompletionRequest)
 _EMBEDDING: Final = msgspec.json.Decoder(EmbeddingRequest)
 _TOKENIZE: Final = msgspec.json.Decoder(TokenizeRequest)
+_ADAPTER: Final = msgspec.json.Decoder(Adapter)
+_BEHAVIOUR: Final = msgspec.json.Decoder(Behaviour)
+_FAMILY_OF: Final = {path: family for family, path in PATHS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +70,12 @@ class EngineOptions:
     crash_after: int | None = None  # requests served before the one that kills; None: never
     faults: Faults = NO_FAULTS  # of each `fault_every`-th request that asks for none itself
     fault_every: int = 1
+    is_failing: bool = False  # healthy, but every generation is a 500, a node's trial too
+    families: frozenset[str] = frozenset(FAMILIES)  # the endpoints there are
 
 
 class DemoEngine:
-    """The ASGI application. It counts requests and changes its metrics; nothing else moves."""
+    """The ASGI application. It counts requests; what else of it may change is in `demo_control`."""
 
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
@@ -80,6 +90,9 @@ class DemoEngine:
             "/v1/completions": ("POST", self._complete),
             "/v1/embeddings": ("POST", self._embed),
             "/tokenize": ("POST", self._tokenize),
+            "/v1/load_lora_adapter": ("POST", self._load),
+            "/v1/unload_lora_adapter": ("POST", self._unload),
+            "/demo": ("POST", self._behave),
         }
 
     def loads_from_now(self) -> None:
@@ -113,10 +126,10 @@ class DemoEngine:
     def _route(self, scope: HTTPScope) -> Action:
         """Return what serves a request, or refuse it."""
         path = scope["path"]
-        if path.startswith("/v1/"):
+        if path.startswith(("/v1/", "/demo")):
             self._authorise(scope)
         method, action = self._routes.get(path, ("", None))
-        if action is None:
+        if action is None or _FAMILY_OF.get(path) not in {None, *self.options.families}:
             if not path.startswith(_MODELS + "/"):
                 raise RequestRefused("Not Found", status=404, kind="NotFoundError")
             method, action = "GET", self._show_model
@@ -163,11 +176,10 @@ class DemoEngine:
 
     def _metrics_of(self, model: str) -> ModelMetrics:
         """Return the counts of a model, or refuse one that is not served."""
-        try:
-            return self.metrics[model]
-        except KeyError:
+        if model not in self.options.models:
             message = f"The model `{model}` does not exist."
-            raise RequestRefused(message, status=404, kind="NotFoundError", param="model") from None
+            raise RequestRefused(message, status=404, kind="NotFoundError", param="model")
+        return self.metrics[model]
 
     async def _tokenize(self, exchange: Exchange, _: HTTPScope) -> None:
         request = read_body(_TOKENIZE, await exchange.read())
@@ -212,14 +224,25 @@ class DemoEngine:
     async def _accept(self, exchange: Exchange, scope: HTTPScope) -> tuple[bytes, str | None]:
         """Count a request that makes the model work; return its body and what is to be echoed.
 
-        Its own faults win over the engine's. The request after `crash_after` kills the process.
+        Its own faults win over the engine's. The request after `crash_after` kills the process. What a node
+        asks before it sends requests is none of them: it is not counted, and no fault comes of it.
         """
+        if self.options.is_failing:
+            raise RequestRefused("the model does not run", status=500, kind="InternalServerError")
+        is_trial = (b"x-request-id", TRIAL_ID.encode()) in scope["headers"]
+        if not is_trial:
+            await self._count(exchange)
+        return await self._read(exchange, scope)
+
+    async def _count(self, exchange: Exchange) -> None:
         self._generations += 1
         options = self.options
         if options.crash_after is not None and self._generations > options.crash_after:
             await exchange.wire.crash()
         if self._generations % options.fault_every == 0:
             exchange.faults = options.faults
+
+    async def _read(self, exchange: Exchange, scope: HTTPScope) -> tuple[bytes, str | None]:
         echoes = b""
         for name, value in scope["headers"]:
             if name == FAULT_HEADER:
@@ -228,6 +251,37 @@ class DemoEngine:
                 echoes = value
         body = await exchange.read()
         return body, _echo(exchange, scope, echoes, body) if echoes else None
+
+    async def _load(self, exchange: Exchange, _: HTTPScope) -> None:
+        adapter = read_body(_ADAPTER, await exchange.read())
+        self._list(with_adapter(self.options.models, adapter))
+        await exchange.whole(f"Success: LoRA adapter '{adapter.lora_name}' added successfully.".encode())
+
+    async def _unload(self, exchange: Exchange, _: HTTPScope) -> None:
+        adapter = read_body(_ADAPTER, await exchange.read())
+        self._list(without_adapter(self.options.models, adapter))
+        await exchange.whole(f"Success: LoRA adapter '{adapter.lora_name}' removed successfully.".encode())
+
+    async def _behave(self, exchange: Exchange, _: HTTPScope) -> None:
+        asked = read_body(_BEHAVIOUR, await exchange.read())
+        if asked.models is not None:
+            self._list(tuple(dict.fromkeys(asked.models)))
+        if asked.is_failing is not None:
+            self.options = replace(self.options, is_failing=asked.is_failing)
+        _print(asked.lines)
+        if asked.exit is not None:
+            os._exit(asked.exit)
+        await exchange.whole(b"{}")
+
+    def _list(self, models: tuple[str, ...]) -> None:
+        self.options = replace(self.options, models=models)
+        for model in models:
+            self.metrics.setdefault(model, ModelMetrics())
+
+
+def _print(lines: list[str]) -> None:
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.flush()
 
 
 def _faults_in(value: bytes) -> Faults:
@@ -264,8 +318,11 @@ def main(argv: list[str]) -> int:
 
     Returns the exit code: 1 when the address cannot be bound. Wrong flags exit with 2.
     """
-    parser = _parser()
+    parser = flag_parser(DEFAULT_MODEL)
     arguments = parser.parse_args(argv)
+    _print(arguments.say)
+    if arguments.exit is not None:
+        return int(arguments.exit)
     try:
         engine = DemoEngine(_options(arguments))
     except FaultRefused as refused:
@@ -288,45 +345,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="demo engine", description="A deterministic OpenAI-compatible engine without a model."
-    )
-    add = parser.add_argument
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=0, help="0: a free one, told on stdout")
-    add("--model", action="append", metavar="NAME", help=f"repeatable; {DEFAULT_MODEL}")
-    add("--api-key", metavar="KEY", help="asked for on /v1")
-    add("--tokens", type=_at_least(1), default=20, metavar="N", help="length of an answer")
-    add("--context", type=_at_least(2), default=8192, metavar="N", help="max_model_len")
-    add("--delay-ms", type=_seconds, default=0.0, metavar="D", help="before each token")
-    add("--first-ms", type=_seconds, default=0.0, metavar="F", help="before the first token")
-    add("--load-ms", type=_seconds, default=0.0, metavar="L", help="until /health is 200")
-    add("--crash-after", type=_at_least(0), metavar="N", help="requests served before a crash")
-    add("--fault", action="append", default=[], metavar="NAME[=ARG]", help="as the header")
-    add("--fault-every", type=_at_least(1), default=1, metavar="N", help="each Nth request")
-    return parser
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def whole_number(given: str) -> int:
-        if int(given) < least:
-            raise argparse.ArgumentTypeError(f"at least {least}")
-        return int(given)
-
-    return whole_number
-
-
-def _seconds(milliseconds: str) -> float:
-    if not 0 <= float(milliseconds) < 1e9:
-        raise argparse.ArgumentTypeError("milliseconds, not negative")
-    return float(milliseconds) / 1000
-
-
 def _options(arguments: argparse.Namespace) -> EngineOptions:
     return EngineOptions(
         models=tuple(dict.fromkeys(arguments.model or [DEFAULT_MODEL])),
-        api_key=arguments.api_key,
+        api_key=arguments.api_key or os.environ.get(DEMO_KEY) or None,
         natural_tokens=arguments.tokens,
         context_tokens=arguments.context,
         pace=Pace(arguments.first_ms, arguments.delay_ms),
@@ -334,6 +356,8 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         crash_after=arguments.crash_after,
         faults=parse_faults(";".join(arguments.fault)),
         fault_every=arguments.fault_every,
+        is_failing=arguments.failing,
+        families=frozenset(arguments.serves or FAMILIES),
     )
 
 

@@ -3,14 +3,17 @@
 The engine is outside: its answers are bounded, decoded here once, and never followed anywhere.
 """
 
-import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated
 
 import aiohttp
 import msgspec
 
+from node.engine.aliases import Alias, under_aliases
+from node.engine.families import FAMILIES
+from node.engine.fetch import Target, fetch
 from registry.kinds import Offer
 from registry.text import clean, is_id
 
@@ -18,8 +21,7 @@ PROBE_TIMEOUT_S = 5.0  # a busy engine tokenizes for seconds before it answers; 
 MAX_LISTING_B = 256 * 1024
 MAX_OFFERS = 16  # what a replica's body holds
 MAX_OFFERS_B = 2816  # encoded: what the 4 KB of a record leave beside its other fields at their longest
-# No engine says which of its endpoints its models serve; a wrong request gets the engine's own refusal.
-FAMILIES = ("chat", "completions", "embeddings")
+_WANTS_KEY = "the engine wants an API key"
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -44,6 +46,7 @@ class Probe:
     healthy: bool  # /health answered 200
     models: tuple[Offer, ...] | None = None  # None: no list that could be read
     phase: str = ""  # what is missing, as "/health 503"; empty when nothing is
+    wants_key: bool = False  # it refused for want of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,49 +56,31 @@ class Verdict:
     ready: bool
     phase: str = ""
     offers: tuple[Offer, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # the engine's name of each offer that has another one
+    models: tuple[str, ...] = ()  # what it lists, by its own names, the one to be tried first
+    is_gone: bool = False  # it is well and does not list the model it is for
 
 
-async def probe(session: aiohttp.ClientSession, url: str, *, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
+async def probe(session: aiohttp.ClientSession, target: Target | str, *, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
     """Ask an engine for its health, then for its models. It never raises for what the engine does.
 
     Args:
         session: without environment proxies; redirects are not followed.
-        url: its base URL, without a path.
+        target: where it is; a base URL alone when it takes no key.
         timeout_s: for each of the two questions.
     """
-    status, _ = await _get(session, f"{url}/health", timeout_s)
-    if status != "200":
-        return Probe(healthy=False, phase=f"/health {status}")
-    status, body = await _get(session, f"{url}/v1/models", timeout_s)
-    if status != "200":
-        return Probe(healthy=True, phase=f"no model list, /v1/models {status}")
-    models = read_models(body)
+    target = Target(target) if isinstance(target, str) else target
+    health = await fetch(session, target, "/health", timeout_s=timeout_s, limit_b=MAX_LISTING_B)
+    if health.status != "200":
+        return Probe(healthy=False, phase=f"/health {health.status}", wants_key=health.wants_key)
+    listing = await fetch(session, target, "/v1/models", timeout_s=timeout_s, limit_b=MAX_LISTING_B)
+    if listing.status != "200":
+        phase = f"no model list, /v1/models {listing.status}"
+        return Probe(healthy=True, phase=phase, wants_key=listing.wants_key)
+    models = read_models(listing.body)
     if models is None:
         return Probe(healthy=True, phase="no model list, /v1/models garbled")
     return Probe(healthy=True, models=models)
-
-
-async def _get(session: aiohttp.ClientSession, url: str, timeout_s: float) -> tuple[str, bytes]:
-    """Return a status, or a word for why there is none, and at most MAX_LISTING_B of body."""
-    try:
-        async with (
-            asyncio.timeout(timeout_s),
-            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "identity"}) as response,
-        ):
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > MAX_LISTING_B:
-                    return "too large", b""
-            return str(response.status), bytes(body)
-    except TimeoutError:
-        return "silent", b""
-    except aiohttp.ClientConnectorError:
-        return "refused", b""
-    except (aiohttp.ServerDisconnectedError, OSError):
-        return "reset", b""
-    except aiohttp.ClientError:
-        return "garbled", b""
 
 
 def read_models(body: bytes) -> tuple[Offer, ...] | None:
@@ -118,29 +103,76 @@ def _offer(card: _Card) -> Offer:
     return Offer(id=card.id, families=FAMILIES, context_tokens=card.max_model_len, created=card.created or 0)
 
 
-def judge(seen: Probe, expected_model: str | None, *, has_served: bool = False) -> Verdict:
-    """Decide whether an engine may serve: healthy, with models, and with the one its operator named.
+def judge(
+    seen: Probe,
+    expected_model: str | None,
+    *,
+    has_served: bool = False,
+    aliases: tuple[Alias, ...] = (),
+    key_advice: str = "",
+) -> Verdict:
+    """Decide whether an engine may be tried: healthy, with models, and with the one its operator named.
 
     Args:
         seen: what a probe showed.
         expected_model: the model it was started for; None: whatever it lists.
         has_served: whether it was ready before; an engine that was is not loading any more.
+        aliases: names its models are offered by instead of their own.
+        key_advice: what its operator can do when it wants a key.
     """
+    if seen.wants_key:
+        return Verdict(ready=False, phase=wants_key(key_advice))
     if not seen.healthy:
         return Verdict(ready=False, phase=f"{'unhealthy' if has_served else 'loading'}, {seen.phase}")
     if seen.models is None:
         return Verdict(ready=False, phase=seen.phase)
     listed = ", ".join(offer.id for offer in seen.models) or "nothing with a usable name"
     if expected_model is not None and all(offer.id != expected_model for offer in seen.models):
-        return Verdict(ready=False, phase=clean(f"wrong model: wanted {expected_model}, lists {listed}"))
+        phase = clean(f"wrong model: wanted {expected_model}, lists {listed}")
+        return Verdict(ready=False, phase=phase, is_gone=has_served)
     if not seen.models:
         return Verdict(ready=False, phase=f"lists {listed}")
-    offers = _fitting(sorted(seen.models, key=lambda offer: offer.id != expected_model))
-    excess = len(seen.models) - len(offers)
-    return Verdict(ready=True, phase=f"{excess} more models are not offered" if excess else "", offers=offers)
+    return _ready(sorted(seen.models, key=lambda offer: offer.id != expected_model), aliases)
 
 
-def _fitting(offers: list[Offer]) -> tuple[Offer, ...]:
+def _ready(listed: list[Offer], aliases: tuple[Alias, ...]) -> Verdict:
+    named = under_aliases(listed, aliases)
+    offers = _fitting(named.offers)
+    excess = len(named.offers) - len(offers)
+    missing = f"no model for the alias {', '.join(named.missing)}" if named.missing else ""
+    return Verdict(
+        ready=bool(offers),
+        phase=clean(f"{excess} more models are not offered" if excess else missing),
+        offers=offers,
+        names=named.names,
+        models=tuple(offer.id for offer in listed),
+    )
+
+
+def wants_key(advice: str = "") -> str:
+    """The phase of an engine that refuses for want of a key."""
+    return f"{_WANTS_KEY}{': ' if advice else ''}{advice}"
+
+
+def advice_on(phase: str, *, is_ours: bool) -> str:
+    """What to look at when an engine stays in a phase; empty: there is nothing to add.
+
+    Args:
+        phase: as a verdict has it.
+        is_ours: it was started here, so there is a log and a command.
+    """
+    if phase.startswith(_WANTS_KEY):
+        return ""  # said already
+    if phase.startswith("wrong model"):
+        return "see --model and the engine's --served-model-name"
+    if "/health 404" in phase:
+        return "is this an OpenAI-compatible engine with /health?"
+    if not is_ours:
+        return "does it listen there?" if "refused" in phase else ""
+    return "is --port {port} passed? see the log" if "refused" in phase else "see the log"
+
+
+def _fitting(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     """Return as many offers, from the first on, as a record holds."""
     ends_b = accumulate(len(msgspec.json.encode(offer)) + 1 for offer in offers)  # 1: the comma
     count = sum(end_b <= MAX_OFFERS_B for end_b in ends_b)

@@ -5,82 +5,41 @@ states and knows nothing of records, requests or other slots.
 """
 
 import asyncio
-import ipaddress
+import enum
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from random import Random
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from node.engine.backoff import Backoff
-from node.engine.child import KILL_S, PORT_MARK, Child, Exit, words_of
-from node.engine.readiness import PROBE_TIMEOUT_S, Verdict, judge, probe
+from node.engine.child import KILL_S
+from node.engine.fetch import Target
+from node.engine.launch import Launched, launch
+from node.engine.readiness import probe
+from node.engine.spec import EngineSpec
+from node.engine.state import EngineState
+from node.engine.watch import Fall, Watch
 from registry.errors import TelaError
-from registry.kinds import Cause, Offer
+from registry.kinds import Cause
 from registry.lifecycle import Rank, may_move
-from registry.text import is_id
 
 log = logging.getLogger(f"tela.{__name__}")
 
 DOWN_GRACE_S = 1.0
-FAILURES_TO_DOWN = 3
+HEARD_S = 0.3  # until every ingress has heard that it drains
 _MARGIN_S = 2.0  # of drain_and_stop above the deadlines inside it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSpec:
-    """What runs in a slot: a command that is started here, or the URL of an engine somebody else runs.
+class _Order(enum.Enum):
+    """What was last asked of the slot."""
 
-    Raises:
-        TelaError: not exactly one of the two, or one that cannot work.
-    """
-
-    slot: str
-    command: str | None = None  # with {port}; None: the engine is at `url`
-    url: str | None = None  # http on loopback; None: the engine is started by `command`
-    model: str | None = None  # what it has to list; None: whatever it lists
-    log: Path
-    engine: str = "engine"
-    stop_grace_s: float = 10.0
-    probe_s: float = 0.2  # between probes until it is ready, and at least between any two
-    watch_s: float = 2.0  # between probes afterwards
-    probe_timeout_s: float = PROBE_TIMEOUT_S
-
-    def __post_init__(self) -> None:
-        if (self.command is None) == (self.url is None):
-            raise _refused(self.slot, "give either a command or a URL")
-        if self.model is not None and not is_id(self.model):
-            raise _refused(self.slot, "its model is no usable name", "see --served-model-name of the engine")
-        if self.command is not None and not any(PORT_MARK in word for word in words_of(self.command)):
-            raise _refused(self.slot, f"its command has no {PORT_MARK}", f"add: --port {PORT_MARK}")
-        if self.url is not None and not _is_loopback(self.url):
-            raise _refused(self.slot, "its URL is not http on loopback", "like http://127.0.0.1:8000")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineState:
-    """What is true of the slot's current run."""
-
-    slot: str
-    run: int  # 0: there was none yet; never published
-    rank: Rank = Rank.JOIN
-    offers: tuple[Offer, ...] = ()
-    phase: str = ""
-    cause: Cause | None = None  # None: it is neither down nor gone
-    draining: bool = False
-    pid: int | None = None  # None: no process of ours
-
-
-class _Fall(NamedTuple):
-    """The end of a run that nobody asked for."""
-
-    cause: Cause
-    phase: str
+    STAY = "stay"
+    AGAIN = "again"  # end this run and begin another one
+    LEAVE = "leave"
 
 
 class Supervisor:
@@ -90,9 +49,11 @@ class Supervisor:
         spec: what to run.
         session: the client to the engine; no proxies, no redirects.
         publish: told each new state, never the same twice; called in the loop, must not wait.
-        rng: jitter of the backoff.
+        rng: jitter of the backoff, and the engine's API key: a `SystemRandom` outside tests.
         now: monotonic seconds.
         run: the next run number; each call gives a greater one.
+        idle: waits until no request is under way at the engine; None: nobody knows.
+        environ: what a started engine may see, less what is tela's own.
     """
 
     def __init__(
@@ -104,6 +65,8 @@ class Supervisor:
         rng: Random,
         now: Callable[[], float],
         run: Callable[[], int],
+        idle: Callable[[], Awaitable[None]] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.spec = spec
         self.state = EngineState(slot=spec.slot, run=0)
@@ -112,11 +75,18 @@ class Supervisor:
         self._rng = rng
         self._now = now
         self._next_run = run
-        self._url: str | None = None  # of the current run, ready or not
-        self._serving_since: float | None = None  # None: this run has not served
+        self._idle = idle
+        self._environ = environ
+        self._target = Target("")  # of the current run, ready or not
+        self._watch: Watch | None = None  # of the current run; None: it did not start
+        self._engine: Launched | None = None  # of the current run; None: it did not start, or is gone
         self._is_running = False
-        self._reported = asyncio.Event()  # the worker saw a failure that no probe has looked into
-        self._leaving = asyncio.Event()
+        self._is_drained = False  # somebody wants no new work here, whatever the run
+        self._is_restarting = False
+        self._is_hurried = False  # nobody wants to wait for the engine's end
+        self._order = _Order.STAY
+        self._ordered = asyncio.Event()  # `_order` is not STAY
+        self._moved = asyncio.Event()  # the state is another one
         self._left = asyncio.Event()  # `run` is over
 
     @property
@@ -127,7 +97,17 @@ class Supervisor:
     @property
     def url(self) -> str | None:
         """The base URL of the engine while it serves."""
-        return self._url if self.is_serving else None
+        return self._target.url if self.is_serving else None
+
+    @property
+    def api_key(self) -> str | None:
+        """What the engine of this run takes for permission; None: it asks for none."""
+        return self._target.api_key
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The engine's own name of each model that is offered by another."""
+        return self._watch.names if self._watch else {}
 
     @property
     def pid(self) -> int | None:
@@ -141,24 +121,115 @@ class Supervisor:
 
     def report_failure(self) -> None:
         """Say that the engine refused or broke a connection: it is probed now instead of at the next tick."""
-        self._reported.set()
+        if self._watch is not None:
+            self._watch.report()
+
+    # --- orders
 
     def drain(self) -> None:
-        """Publish that no new work should come; the engine goes on with what it has."""
+        """Publish that no new work should come, to this run and the next; the engine goes on with what it has."""
+        self._is_drained = True
         if self.state.rank < Rank.LEFT:
             self._say(draining=True)
 
-    async def drain_and_stop(self) -> None:
+    def undrain(self) -> None:
+        """Take work again, unless the engine is about to end."""
+        if self._order is _Order.LEAVE:
+            return
+        self._is_drained = False
+        if not self._is_restarting and self.state.rank < Rank.LEFT:
+            self._say(draining=False)
+
+    async def restart(self, reason: str) -> None:
+        """Drain, let what is under way end within the grace, and begin another run; return when it has begun.
+
+        Cancelled while it drains, it takes that back.
+
+        Raises:
+            TelaError: the engine is not ours to start, or is leaving.
+        """
+        if self.spec.url is not None:
+            hint = "restart it where it runs; its new start is noticed here"
+            raise self._refused("this node did not start its engine", hint)
+        run = self.current_run
+        while self.current_run == run and not self._is_over:
+            if self._is_free:
+                log.info("engine restart", extra={"slot": self.spec.slot, "run": run, "reason": reason})
+                await self._end_run(run)
+            else:
+                await self._until(lambda: self.current_run != run or self._is_over or self._is_free)
+        if self.current_run == run:
+            raise self._refused("it is leaving")
+
+    async def drain_and_stop(self, *, now: bool = False) -> None:
         """Publish draining, stop the engine, publish LEFT, end `run`. What is under way is cut: see `drain`.
+
+        Args:
+            now: kill it instead of asking it to end; also while another call of this waits for its end.
 
         Raises:
             TimeoutError: `run` did not end although every deadline inside it has passed.
         """
         self.drain()
-        self._leaving.set()
+        self._give(_Order.LEAVE)
+        if now:
+            self._is_hurried = True
+            if self._engine is not None:
+                self._engine.kill()
         if self._is_running:
             async with asyncio.timeout(self.spec.stop_grace_s + KILL_S + _MARGIN_S):
                 await self._left.wait()
+
+    def _give(self, order: _Order) -> None:
+        self._order = order
+        self._ordered.set()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._order is _Order.LEAVE or not self._is_running
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether nobody else restarts it just now."""
+        return self._order is _Order.STAY and not self._is_restarting
+
+    async def _end_run(self, run: int) -> None:
+        self._is_restarting = True
+        try:
+            await self._quiet(run)
+        except asyncio.CancelledError:
+            if self.state.rank < Rank.DOWN and self._order is _Order.STAY:
+                self._say(draining=self._is_drained)
+            raise
+        finally:
+            self._is_restarting = False
+            self._moved.set()
+        if self.current_run == run and self._order is _Order.STAY:
+            self._give(_Order.AGAIN)
+
+    async def _quiet(self, run: int) -> None:
+        """Wait until nothing is under way, no longer than the grace, nor than the run serves."""
+        if self.state.rank is not Rank.SERVING:
+            return
+        self._say(draining=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEARD_S + self.spec.drain_s):
+                await _first_of(
+                    self._quiet_engine(),
+                    self._until(lambda: self.current_run != run or not self.is_serving or self._is_over),
+                )
+
+    async def _quiet_engine(self) -> None:
+        await asyncio.sleep(HEARD_S)
+        if self._idle is not None:
+            await self._idle()
+
+    async def _until(self, claim: Callable[[], bool]) -> None:
+        while not claim():
+            self._moved.clear()
+            await _first_of(self._moved.wait(), self._left.wait())
+
+    # --- runs
 
     async def run(self) -> None:
         """Keep the engine running until cancelled or told to leave; its process is gone when this returns.
@@ -168,136 +239,102 @@ class Supervisor:
         self._is_running = True
         backoff = Backoff()
         try:
-            while not self._leaving.is_set():
+            while self._order is not _Order.LEAVE:
                 await self._one_run()
-                since = self._now() if self._serving_since is None else self._serving_since
-                backoff = backoff.after(self._now() - since)
-                await self._until_worth_trying(backoff.delay_s(self._rng))
+                if self._order is _Order.STAY:
+                    backoff = backoff.after(self._served_s())
+                    await self._until_worth_trying(backoff.delay_s(self._rng))
         finally:
             self._is_running = False
             self._say(rank=Rank.LEFT, cause=self.state.cause or Cause(reason="stopped"), phase="", pid=None)
             self._left.set()
 
+    def _served_s(self) -> float:
+        since = self._watch.serving_since if self._watch else None
+        return 0.0 if since is None else self._now() - since
+
     async def _one_run(self) -> None:
-        """Start the engine and stay with it until it is down or told to leave; then no process of it is left."""
-        self._serving_since = None
-        self._reported.clear()
+        """Start the engine and stay with it until it is down or has to end; then no process of it is left."""
         run = self._next_run()
+        self._watch = None
         try:
-            child = await self._start()
+            engine = self._engine = await launch(self.spec, self._environ, self._rng)
         except TelaError as error:
             log.error(error.message, extra={"slot": self.spec.slot, "run": run, "hint": error.hint})
             self._begin(run, None)
             # The code and not the message: a path of this host has no business in a record.
-            self._fall(_Fall(Cause(reason="not-started"), f"cannot start: {error.code.replace('_', ' ')}"))
+            self._fall(Fall(Cause(reason="not-started"), f"cannot start: {error.code.replace('_', ' ')}"))
             return
         try:
-            self._begin(run, child)
-            await self._attend(child)
+            self._target = engine.target
+            self._begin(run, engine.pid)
+            self._watch = Watch(self.spec, self._target, session=self._session, say=self._say, now=self._now)
+            await self._attend(engine, self._watch)
         finally:
-            await self._end(child)
+            await self._end(engine)
+            self._engine = None
 
-    async def _start(self) -> Child | None:
-        if self.spec.command is None:
-            self._url = (self.spec.url or "").rstrip("/")
-            return None
-        child = await Child.spawn(self.spec.command, log=self.spec.log)
-        self._url = f"http://127.0.0.1:{child.port}"
-        return child
-
-    def _begin(self, run: int, child: Child | None) -> None:
-        self.state = EngineState(
-            slot=self.spec.slot,
-            run=run,
-            phase="starting",
-            draining=self.state.draining,
-            pid=child.pid if child else None,
-        )
+    def _begin(self, run: int, pid: int | None) -> None:
+        if self._order is _Order.AGAIN:
+            self._order = _Order.STAY
+            self._ordered.clear()
+        self.state = EngineState(slot=self.spec.slot, run=run, phase="starting", draining=self._is_drained, pid=pid)
+        self._moved.set()
         self._publish(self.state)
 
-    async def _attend(self, child: Child | None) -> None:
-        """Watch until the process ends, the probes say it is down, or it is told to leave."""
+    async def _attend(self, engine: Launched, watch: Watch) -> None:
+        """Watch until the process ends, the probes say it is down, or it is told to end."""
         async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(self._watch())
-            leaving = tasks.create_task(self._leaving.wait())
-            exited = tasks.create_task(child.wait()) if child else None
-            waits = {task for task in (watch, leaving, exited) if task is not None}
+            watching = tasks.create_task(watch.run())
+            ended = tasks.create_task(engine.ended())
+            waits = {watching, ended, tasks.create_task(self._ordered.wait())}
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for task in waits:
                 task.cancel()
-            if leaving in done:
-                return
-            if exited and exited in done:
-                self._fall(_fall_of(exited.result()), pid=None)
-            else:
-                self._fall(watch.result())
+        if self._order is _Order.LEAVE:
+            return
+        if self._order is _Order.AGAIN:
+            self._fall(Fall(Cause(reason="restarted"), "restarting"))  # first: what is under way is asked elsewhere
+        elif ended in done:
+            self._fall(ended.result(), pid=None)
+        else:
+            self._fall(watching.result())
 
-    async def _watch(self) -> _Fall:
-        """Probe until it is ready, serve, and return when the probes say that it is down."""
-        while not (verdict := await self._look()).ready:
-            self._say(phase=verdict.phase)
-            await asyncio.sleep(self.spec.probe_s)
-        self._serving_since = self._now()
-        self._say(rank=Rank.SERVING, offers=verdict.offers, phase=verdict.phase)
-        failures = 0
-        while True:
-            was_reported = await self._next_tick()
-            verdict = await self._look()
-            if verdict.ready:
-                failures = 0
-                self._say(offers=verdict.offers, phase=verdict.phase)
-                continue
-            failures += 1
-            is_gone = was_reported and self.spec.url is not None  # two witnesses, and no exit to wait for
-            if is_gone or failures >= FAILURES_TO_DOWN:
-                return _Fall(Cause(reason="unhealthy"), verdict.phase)
-            self._say(phase=f"{failures} of {FAILURES_TO_DOWN} probes failed")
-
-    async def _next_tick(self) -> bool:
-        """Wait for the next probe; return whether a report is why it comes now."""
-        spacing_s = min(self.spec.probe_s, self.spec.watch_s)
-        await asyncio.sleep(spacing_s)  # a storm of reports is one probe
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.spec.watch_s - spacing_s):
-                await self._reported.wait()
-        was_reported = self._reported.is_set()
-        self._reported.clear()
-        return was_reported
-
-    async def _look(self) -> Verdict:
-        seen = await probe(self._session, self._url or "", timeout_s=self.spec.probe_timeout_s)
-        return judge(seen, self.spec.model, has_served=self._serving_since is not None)
-
-    async def _end(self, child: Child | None) -> None:
+    async def _end(self, engine: Launched) -> None:
         """Leave no process behind; a run that is not down yet is draining meanwhile."""
         is_down = self.state.rank is Rank.DOWN
         if not is_down:
-            self.drain()
-        if child is None:
-            return
+            self._say(draining=True)
         try:
-            # An engine that was found down does not answer; what it still holds is lost in any case.
-            await child.stop(DOWN_GRACE_S if is_down else self.spec.stop_grace_s)
+            await engine.stop(self._grace_s(is_down))
         except TelaError as error:
             log.error(error.message, extra={"slot": self.spec.slot, "hint": error.hint})
             return
         if is_down:
             self._say(pid=None)
 
+    def _grace_s(self, is_down: bool) -> float:
+        if self._is_hurried:
+            return 0.0
+        # An engine that was found down does not answer; what it still holds is lost in any case.
+        return DOWN_GRACE_S if is_down and self._order is _Order.STAY else self.spec.stop_grace_s
+
     async def _until_worth_trying(self, delay_s: float) -> None:
         """Wait before the next run: the backoff of a command, the first sign of life of a foreign engine."""
         await self._pause(delay_s)
-        while self.spec.url is not None and not self._leaving.is_set():
-            if (await probe(self._session, self._url or "", timeout_s=self.spec.probe_timeout_s)).healthy:
+        while self.spec.url is not None and self._order is _Order.STAY:
+            if (await probe(self._session, self._target, timeout_s=self.spec.probe_timeout_s)).healthy:
                 return
             await self._pause(self.spec.watch_s)
 
     async def _pause(self, delay_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
-                await self._leaving.wait()
+                await self._ordered.wait()
 
-    def _fall(self, fall: _Fall, **changes: object) -> None:
+    # --- what is said
+
+    def _fall(self, fall: Fall, **changes: object) -> None:
         log.warning("engine down", extra={"slot": self.spec.slot, "run": self.state.run, "phase": fall.phase})
         self._say(rank=Rank.DOWN, cause=fall.cause, phase=fall.phase, **changes)
 
@@ -309,26 +346,18 @@ class Supervisor:
         if state == self.state:
             return
         self.state = state
+        self._moved.set()
         if state.run > 0:
             self._publish(state)
 
-
-def _fall_of(end: Exit) -> _Fall:
-    if end.signal is not None:
-        return _Fall(Cause(reason="killed", signal=end.signal), f"killed by signal {end.signal}")
-    return _Fall(Cause(reason="exited", exit_code=end.code), f"exited with {end.code}")
+    def _refused(self, why: str, hint: str = "") -> TelaError:
+        return TelaError(f"engine slot {self.spec.slot}: {why}", hint=hint, code="not_restarted")
 
 
-def _refused(slot: str, why: str, hint: str = "") -> TelaError:
-    return TelaError(f"engine slot {slot}: {why}", hint=hint, code="bad_engine")
-
-
-def _is_loopback(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-    is_base = parts.path in {"", "/"} and not (parts.query or parts.fragment or "@" in parts.netloc)
-    return parts.scheme == "http" and is_local and is_base
+async def _first_of(*waits: Coroutine[object, object, object]) -> None:
+    """Wait for the first of several; the others are given up."""
+    async with asyncio.TaskGroup() as tasks:
+        pending = [tasks.create_task(wait) for wait in waits]
+        await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for each in pending:
+            each.cancel()

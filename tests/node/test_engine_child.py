@@ -5,6 +5,7 @@ import os
 import select
 import shlex
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from node.engine.child import Child, Exit, free_port, words_of
+from node.engine.child import Child, Exit, free_port
+from node.engine.words import words_of
 from registry.errors import TelaError
 from tests.node.demo_client import DEADLINE_S, run
 
@@ -103,6 +105,41 @@ def test_a_port_is_filled_in_and_braces_stay(tmp_path):
     assert log.read_text() == f'--port={children[0].port} {{"a": 1}}\n'
 
 
+def test_a_key_is_filled_in_where_there_is_a_place_for_it(tmp_path):
+    log = tmp_path / "log"
+
+    async def live() -> None:
+        child = await Child.spawn("echo --api-key={api_key} {port}", log=log, port=free_port(), api_key="k")
+        await child.wait()
+        assert log.read_text() == f"--api-key=k {child.port}\n"
+
+    run(live)
+
+
+def test_a_port_somebody_listens_at_is_refused(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+
+        async def live() -> None:
+            with pytest.raises(TelaError) as refused:
+                await Child.spawn("true", log=tmp_path / "log", port=taken.getsockname()[1])
+            assert refused.value.code == "port_in_use"
+
+        run(live)
+
+
+def test_where_its_log_begins_is_known(tmp_path):
+    (tmp_path / "log").write_text("before\n")
+
+    async def live() -> None:
+        child = await Child.spawn("echo now", log=tmp_path / "log")
+        await child.wait()
+        assert child.log_from_b == 7
+
+    run(live)
+
+
 def test_it_gets_the_environment_it_is_given(tmp_path):
     env = {"PATH": os.environ["PATH"], "COLOUR": "blue", "LC_ALL": "C.UTF-8"}
     exit_of("sh -c 'echo $COLOUR'", tmp_path / "log", env)
@@ -168,6 +205,18 @@ def test_a_stubborn_process_is_killed_after_its_grace(tmp_path):
         child = await Child.spawn(STUBBORN, log=tmp_path / "log")
         await lines_of(tmp_path / "log")
         assert await child.stop(0.02) == Exit(None, signal.SIGKILL)
+
+    run(live)
+
+
+def test_a_kill_ends_a_stop_that_waits(tmp_path):
+    async def live() -> None:
+        child = await Child.spawn(STUBBORN, log=tmp_path / "log")
+        await lines_of(tmp_path / "log")
+        stopping = asyncio.ensure_future(child.stop(DEADLINE_S * 2))
+        await asyncio.sleep(0)
+        child.kill()
+        assert await stopping == Exit(None, signal.SIGKILL)
 
     run(live)
 

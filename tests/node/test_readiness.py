@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.engine.aliases import read_aliases
 from node.engine.child import free_port
 from node.engine.demo import EngineOptions, demo_engine
-from node.engine.readiness import FAMILIES, MAX_LISTING_B, MAX_OFFERS, Probe, judge, probe, read_models
+from node.engine.families import FAMILIES
+from node.engine.fetch import Target
+from node.engine.readiness import MAX_LISTING_B, MAX_OFFERS, Probe, advice_on, judge, probe, read_models
 from registry.kinds import Cause, Offer, Replica, encode_body
 from registry.record import Draft, seal, seed_signer
 from tests.node.demo_client import run
@@ -118,7 +121,7 @@ def test_an_answer_that_is_no_http_is_not_health(answer, word):
 
 def test_a_refused_list_is_shown():
     unauthorized = b"HTTP/1.1 401 x\r\ncontent-length: 0\r\n\r\n"
-    assert seen_of(OK, unauthorized) == Probe(healthy=True, phase="no model list, /v1/models 401")
+    assert seen_of(OK, unauthorized) == Probe(healthy=True, phase="no model list, /v1/models 401", wants_key=True)
 
 
 def test_a_list_that_is_no_list_is_shown():
@@ -225,3 +228,52 @@ def test_the_longest_names_fit_a_record():
     draft = Draft("replica", "s" * 128, encode_body(body), run=2**63, rank=3, seq=2**63)
     assert seal(draft, key, sign).body == encode_body(body)
     assert len(offered) > 8
+
+
+def test_an_engine_is_asked_with_its_key():
+    async def ask() -> None:
+        async with demo_engine(EngineOptions(api_key="sesame")) as place, aiohttp.ClientSession() as session:
+            assert (await probe(session, Target(place.url))).wants_key
+            seen = await probe(session, Target(place.url, "sesame"))
+            assert seen.models is not None
+
+    run(ask)
+
+
+def test_an_engine_that_wants_a_key_says_what_can_be_done():
+    seen = Probe(healthy=True, phase="no model list, /v1/models 401", wants_key=True)
+    assert judge(seen, None, key_advice="give it").phase == "the engine wants an API key: give it"
+    assert judge(seen, None).phase == "the engine wants an API key"
+
+
+def test_the_model_an_engine_served_is_gone_when_others_are_listed():
+    assert judge(Probe(healthy=True, models=offers("a")), "b", has_served=True).is_gone
+    assert not judge(Probe(healthy=True, models=offers("a")), "b").is_gone
+    assert not judge(Probe(healthy=False, phase="/health 503"), "b", has_served=True).is_gone
+
+
+def test_models_are_offered_under_their_aliases_and_tried_by_their_own_names():
+    verdict = judge(Probe(healthy=True, models=offers("a", "b")), "b", aliases=read_aliases(["nice"]))
+    assert [offer.id for offer in verdict.offers] == ["nice", "a"]
+    assert (verdict.names, verdict.models) == ({"nice": "b"}, ("b", "a"))
+
+
+def test_an_alias_without_a_model_is_said():
+    verdict = judge(Probe(healthy=True, models=offers("a")), None, aliases=read_aliases(["x=later"]))
+    assert (verdict.ready, verdict.phase) == (True, "no model for the alias x")
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_ours", "advice"),
+    [
+        ("loading, /health refused", True, "is --port {port} passed? see the log"),
+        ("loading, /health refused", False, "does it listen there?"),
+        ("loading, /health 404", False, "is this an OpenAI-compatible engine with /health?"),
+        ("wrong model: wanted a, lists b", True, "see --model and the engine's --served-model-name"),
+        ("loading, no result: chat 500", True, "see the log"),
+        ("loading, no result: chat 500", False, ""),
+        ("the engine wants an API key: do x", True, ""),
+    ],
+)
+def test_an_engine_that_stays_unready_is_a_thing_to_look_at(phase, is_ours, advice):
+    assert advice_on(phase, is_ours=is_ours) == advice
