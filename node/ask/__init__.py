@@ -1,0 +1,1 @@
+"""Questions to another node over a link, authorised where they are answered."""
