@@ -25,6 +25,14 @@ _ID_CHARS = 10
 _MAX_PRESENTED_CHARS = 256
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
+# What else of ours looks like a key, and what people should do with it instead.
+CLAIM = "tela_claim_"
+INVITE = "tela_invite_"
+_OTHERS = {
+    CLAIM: "This is a claim, not an API key: `tela keys claim` makes a key of it, once.",
+    INVITE: "This is an invite for nodes, not an API key: `tela join @FILE` takes it.",
+}
+
 # The one sentence every refused caller reads: a guess must not learn that it was close.
 REFUSED_REASON = "No valid API key was presented."
 
@@ -51,6 +59,8 @@ class KeyEntry:
     # Model names this key may call; None = any.
     models: tuple[str, ...] | None
     revoked: bool = False
+    user: str = ""  # whose it is
+    project: str = ""  # what it is charged to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +142,8 @@ class KeyRing:
         secret = _presented(authorization, x_api_key)
         if not secret:
             return _MISSING
+        if (said := next((said for prefix, said in _OTHERS.items() if secret.startswith(prefix)), "")) != "":
+            return Refused(cause=Cause.MALFORMED, reason=said)
         if len(secret) > _MAX_PRESENTED_CHARS:
             return _MALFORMED
         presented = digest(secret)

@@ -15,6 +15,7 @@ from node.ingress.openai import Refusal, error_body
 HEAD_S = 10.0  # from the first byte of a request, or from the connection, to the end of its head
 MAX_HEAD_B = 32_768
 MAX_HEADERS = 100
+STALL_S = 60.0  # a client that takes nothing of its answer for so long will take nothing more
 
 
 # Some clients offer HTTP/2 with every plain request (RFC 7540 §3.2). Nothing here is upgraded, and a server may
@@ -30,6 +31,8 @@ class DoorProtocol(HttpToolsProtocol):
     """One client connection. Mutable: counts what the head of the current request holds."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
+    _raw_b = 0  # of the current head, parsed or not
     _is_at_head = True
     _head_b = 0
     _headers = 0
@@ -43,13 +46,32 @@ class DoorProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._disarm()
+        self._unstall()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        if self._is_at_head and b"pgrade:" in data:
+        if not self._is_at_head:
+            super().data_received(data)
+            return
+        if b"pgrade:" in data.lower():
             data = _UPGRADE.sub(_ignored, data, count=1)
+        self._raw_b += len(data)
         super().data_received(data)
+        if self._is_at_head and self._raw_b > MAX_HEAD_B and not self.transport.is_closing():
+            self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # one line that never ends: the parser holds it
+            self.send_400_response("")
+
+    def pause_writing(self) -> None:
+        """The client does not take what is sent."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(STALL_S, self._give_up)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._unstall()
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
@@ -60,6 +82,7 @@ class DoorProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is whole; what comes next is the head of another."""
         self._is_at_head = True
+        self._raw_b = 0
         super().on_message_complete()
 
     def on_url(self, url: bytes) -> None:
@@ -107,6 +130,17 @@ class DoorProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _unstall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _give_up(self) -> None:
+        """Closing would wait for the client to read what is left."""
+        self._stalled = None
+        if self.transport is not None:
+            self.transport.abort()
 
     def _too_slow(self) -> None:
         if self.transport is not None and not self.transport.is_closing():

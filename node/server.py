@@ -3,17 +3,22 @@
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
 
 import uvicorn
 
 from node.http import DoorProtocol
 from node.ingress.app import Ingress
 from node.ingress.edge import Transfer
+from node.unixsocket import bind_unix
 from registry.errors import TelaError
 
 KEEP_ALIVE_S = 75  # above the idle time of common clients' pools, so that they close first
 BACKLOG = 2048
+UNIX = "unix:"
 
 
 class _Quiet(logging.Filter):
@@ -32,9 +37,27 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def http_server(app: Ingress) -> HttpServer:
-    """A server for `serve(sockets=[...])`."""
+class Tls(NamedTuple):
+    """Where the certificate of a door and its key lie."""
+
+    cert: str
+    key: str
+
+
+def http_server(app: Ingress, *, tls: Tls | None = None, proxies: tuple[str, ...] = ()) -> HttpServer:
+    """A server for `serve(sockets=[...])`.
+
+    Args:
+        app: what answers.
+        tls: its certificate; None: plain HTTP.
+        proxies: networks whose X-Forwarded-For and -Proto say who the client is.
+
+    Raises:
+        TelaError: the certificate cannot be used.
+    """
     logging.getLogger("uvicorn.error").addFilter(_Quiet())
+    if tls is not None:
+        _check(tls)
     return HttpServer(
         uvicorn.Config(
             app,
@@ -46,6 +69,10 @@ def http_server(app: Ingress) -> HttpServer:
             log_config=None,
             log_level="warning",
             server_header=False,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=list(proxies),
+            ssl_certfile=tls.cert if tls else None,
+            ssl_keyfile=tls.key if tls else None,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=30,
             backlog=BACKLOG,
@@ -53,15 +80,35 @@ def http_server(app: Ingress) -> HttpServer:
     )
 
 
+def _check(tls: Tls) -> None:
+    for flag, path in (("--tls-cert", tls.cert), ("--tls-key", tls.key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise TelaError(
+                f"{flag} {path}: {error.strerror}", hint="give a PEM file you can read", code="tls"
+            ) from error
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        raise TelaError(
+            f"--tls-cert {tls.cert} and --tls-key {tls.key} do not go together: {error}",
+            hint="the chain in PEM, leaf first, and its key without a passphrase",
+            code="tls",
+        ) from error
+
+
 def bind(address: str) -> socket.socket:
-    """A listening socket at host:port.
+    """A listening socket at HOST:PORT or unix:PATH.
 
     Raises:
         TelaError: when it cannot be had.
     """
+    if address.startswith(UNIX):
+        return bind_unix(Path(address.removeprefix(UNIX)), BACKLOG)
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit() and int(port) < 65_536):
-        raise TelaError(f"cannot serve HTTP at {address}: not HOST:PORT", code="bad_address")
+        raise TelaError(f"cannot serve HTTP at {address}: not HOST:PORT or unix:PATH", code="bad_address")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -78,7 +125,11 @@ def bind(address: str) -> socket.socket:
     return listening
 
 
-def url_of(listening: socket.socket) -> str:
-    """Where a bound socket is reached."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def url_of(listening: socket.socket, *, is_tls: bool = False) -> str:
+    """Where a bound socket is reached; of a unix socket its path."""
+    name = listening.getsockname()
+    if isinstance(name, str):
+        return f"{UNIX}{name}"
+    host, port = name[:2]
+    scheme = "https" if is_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

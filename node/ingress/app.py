@@ -11,6 +11,7 @@ import msgspec
 from accounting.keys import Admitted, KeyEntry, KeyRing
 from accounting.ledger import Ledger
 from node.ingress.call import FAMILIES, Call
+from node.ingress.desk import KeyDesk, about, entry_of
 from node.ingress.edge import (
     Bodies,
     ClientGone,
@@ -21,8 +22,10 @@ from node.ingress.edge import (
     Transfer,
     answer,
     path_of,
+    read_small,
     refuse,
 )
+from node.ingress.exposure import Exposure
 from node.ingress.openai import (
     JSON_TYPE,
     Refusal,
@@ -32,9 +35,11 @@ from node.ingress.openai import (
     unauthorized,
     unknown_model,
 )
+from node.ingress.reach import callable_now, may_know
 from node.ingress.relay import Relay
 from node.ingress.splice import BodyRefused, asking_usage, read_request
 from node.tunnel import Headers, to_engine
+from registry.accounts import KeyRow
 from registry.errors import TelaError
 from registry.ids import request_id
 from registry.text import is_id
@@ -59,7 +64,10 @@ class Ingress:
     Args:
         relay: carries calls to workers.
         ledger: intents and usage rows.
-        keys: who may call.
+        keys: the ring of keys that may call, as it is now.
+        desk: where claims become keys.
+        door: what is known of how clients reach this door.
+        unready: why this node should not be sent requests; nothing when it should.
         views: the latest snapshot of the registry.
         fabric: unix seconds, fabric time.
         rng: request ids come from it.
@@ -72,7 +80,10 @@ class Ingress:
         *,
         relay: Relay,
         ledger: Ledger,
-        keys: KeyRing,
+        keys: Callable[[], KeyRing],
+        desk: KeyDesk,
+        door: Exposure,
+        unready: Callable[[], tuple[str, ...]],
         views: Callable[[], Snapshot],
         fabric: Callable[[], float],
         rng: Random,
@@ -82,6 +93,9 @@ class Ingress:
         self._relay = relay
         self._ledger = ledger
         self._keys = keys
+        self._desk = desk
+        self._door = door
+        self._unready = unready
         self._views = views
         self._fabric = fabric
         self._rng = rng
@@ -111,25 +125,67 @@ class Ingress:
         path, method, send = path_of(door.scope), door.scope["method"], door.send
         if path in FAMILIES:
             _require(method, ("POST",))
-            await self._call(door, path, self._authenticate(door.scope["headers"]))
+            await self._call(door, path, self._authenticate(door.scope))
         elif path == "/v1/models" or path.startswith("/v1/models/"):
             _require(method, ("GET", "HEAD"))
-            self._authenticate(door.scope["headers"])
-            body = self._models(path.removeprefix("/v1/models").lstrip("/"))
+            key = self._authenticate(door.scope)
+            body = self._models(path.removeprefix("/v1/models").lstrip("/"), key)
             own = [JSON_TYPE, (b"x-request-id", door.shown_id.encode())]
             await answer(send, 200, body, own, is_head=method == "HEAD")
         elif path == "/health":
             _require(method, ("GET", "HEAD"))
             await answer(send, 200, b'{"status":"ok"}', [JSON_TYPE], is_head=method == "HEAD")
+        elif path == "/readyz":
+            _require(method, ("GET", "HEAD"))
+            reasons = self._unready()
+            body = msgspec.json.encode({"ready": not reasons, "reasons": reasons})
+            await answer(send, 503 if reasons else 200, body, [JSON_TYPE], is_head=method == "HEAD")
+        elif path.startswith("/v1/keys/"):
+            await self._at_desk(door, path)
         else:
             message = f"There is no {path} here. tela serves {', '.join((*FAMILIES, '/v1/models'))}."
             raise EdgeRefused(Refusal(status=404, message=message, code="unknown_route"))
+
+    async def _at_desk(self, door: Door, path: str) -> None:
+        own = [JSON_TYPE, (b"x-request-id", door.shown_id.encode())]
+        if path == "/v1/keys/claim":
+            _require(door.scope["method"], ("POST",))
+            self._door.must_be_private(door.scope)
+            claimed = self._desk.claim(await read_small(door.scope, door.receive), self._door.client(door.scope))
+            if isinstance(claimed, Refusal):
+                raise EdgeRefused(claimed)
+            await answer(door.send, 200, self._offered(claimed), own)
+        elif path == "/v1/keys/self":
+            _require(door.scope["method"], ("GET", "HEAD"))
+            body = about(self._authenticate(door.scope))
+            await answer(door.send, 200, body, own, is_head=door.scope["method"] == "HEAD")
+        elif path == "/v1/keys/self/revoke":
+            _require(door.scope["method"], ("POST",))
+            key = self._authenticate(door.scope)
+            if (refusal := self._desk.revoke(await read_small(door.scope, door.receive), key)) is not None:
+                raise EdgeRefused(refusal)
+            await answer(door.send, 200, msgspec.json.encode({"id": key.id, "revoked": True}), own)
+        else:
+            message = f"There is no {path} here: /v1/keys/claim, /v1/keys/self or /v1/keys/self/revoke."
+            raise EdgeRefused(Refusal(status=404, message=message, code="unknown_route"))
+
+    def _offered(self, row: KeyRow) -> bytes:
+        models = [each.id for each in callable_now(self._views(), entry_of(row))]
+        return msgspec.json.encode(
+            {
+                "id": row.id,
+                "label": row.label,
+                "base_url": f"{self._door.url}/v1" if self._door.url else "",
+                "models": models,
+                "expires_at": row.expires_at,
+            }
+        )
 
     async def _call(self, door: Door, path: str, key: KeyEntry) -> None:
         body = await self._bodies.read(door.scope, door.receive)
         try:
             call = self._read_call(door, body, path, key)
-            self._must_know(call.request.model)
+            self._must_know(call.request.model, key)
             self._begin(call)
             watcher = self._tasks.create_task(_watch(door.receive, call))
             try:
@@ -137,7 +193,7 @@ class Ingress:
             finally:
                 watcher.cancel()  # a client that takes nothing never lets its connection end
                 if not call.is_done:  # cancelled or failed in a way nobody foresaw: the row says so
-                    call.end(500, "truncated" if call.first else "upstream_error")
+                    call.end(200, "truncated") if call.first else call.end(500, "upstream_error")
                 self._ledger.settle(call.row(self._fabric()))
         finally:
             self._bodies.release(body)
@@ -162,10 +218,10 @@ class Ingress:
             started=self._fabric(),
         )
 
-    def _must_know(self, model: str) -> None:
-        models = self._views().models
-        if model not in models:
-            raise EdgeRefused(unknown_model(model, [row.id for row in models.values() if row.routable]))
+    def _must_know(self, model: str, key: KeyEntry) -> None:
+        view = self._views()
+        if not may_know(view, key, model):
+            raise EdgeRefused(unknown_model(model, [row.id for row in callable_now(view, key)]))
 
     def _begin(self, call: Call) -> None:
         try:
@@ -178,26 +234,27 @@ class Ingress:
             )
             raise EdgeRefused(refusal) from trouble
 
-    def _authenticate(self, headers: Headers) -> KeyEntry:
+    def _authenticate(self, scope: Scope) -> KeyEntry:
+        self._door.must_be_private(scope)
         authorization = x_api_key = None
-        for name, value in headers:
+        for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization = value.decode("latin-1")
             elif name == b"x-api-key":
                 x_api_key = value.decode("latin-1")
-        verdict = self._keys.check(authorization, x_api_key, self._fabric())
+        verdict = self._keys().check(authorization, x_api_key, self._fabric())
         if isinstance(verdict, Admitted):
             return verdict.entry
         log.info("key refused", extra={"cause": verdict.cause.name, "key": verdict.key_id})
         raise EdgeRefused(unauthorized(verdict.reason))
 
-    def _models(self, name: str) -> bytes:
-        models = self._views().models
+    def _models(self, name: str, key: KeyEntry) -> bytes:
+        rows = callable_now(self._views(), key)
         if not name:
-            return model_list(models.values())
-        row = models.get(name)
-        if row is None or not row.routable:
-            raise EdgeRefused(unknown_model(name, [each.id for each in models.values() if each.routable]))
+            return model_list(rows)
+        row = next((each for each in rows if each.id == name), None)
+        if row is None:
+            raise EdgeRefused(unknown_model(name, [each.id for each in rows]))
         return msgspec.json.encode(model_object(row))
 
 

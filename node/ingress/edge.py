@@ -16,6 +16,7 @@ Send = Callable[[Message], Awaitable[None]]
 MAX_IN_FLIGHT_B = 512 * 1024 * 1024  # request bodies this process holds at once; beyond, 503
 MAX_DISCARD_B = 2 * MAX_BODY_B
 DISCARD_S = 10.0
+SMALL_B = 4_096  # of the requests that are ours and no model's
 BODY_S = 60.0  # a body that takes longer is a slow client holding memory
 
 
@@ -129,6 +130,15 @@ def path_of(scope: Scope) -> str:
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") or "/"
+
+
+async def read_small(scope: Scope, receive: Receive) -> bytes:
+    """A body of at most `SMALL_B`.
+
+    Raises:
+        EdgeRefused, ClientGone: as `Bodies.read`.
+    """
+    return await Bodies(SMALL_B, MAX_IN_FLIGHT_B).read(scope, receive)
 
 
 async def answer(

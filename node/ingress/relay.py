@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from random import Random
 
+from accounting.keys import KeyEntry
 from gossip.errors import LocalProtocolError
 from gossip.mesh import Mesh
 from gossip.muxevents import ResetCode
@@ -17,6 +18,7 @@ from node.ingress.call import Call
 from node.ingress.edge import Send, answer, refuse
 from node.ingress.openai import no_replica, retry_after, unknown_model, upstream_failed
 from node.ingress.passage import QUIET_S, Failed, Passage, lost
+from node.ingress.reach import allowed, callable_now
 from node.route.guard import Guard
 from node.route.pick import Policy, pick
 from node.route.retry import DEADLINE_S, Budget, Failure, is_replicas_fault, may_retry
@@ -97,18 +99,21 @@ class Relay:
             if is_replicas_fault(failed.failure):
                 self._guard.failed(row.id, row.record.order.run, self._now())
             log.info("attempt failed", extra={"rid": call.rid, "replica": row.id, "why": failed.why})
-            if not may_retry(failed.failure, Budget(call.attempts, engine_errors, self._now() - start)):
+            if not may_retry(
+                failed.failure, Budget(call.attempts, engine_errors, self._now() - start, self._deadline_s)
+            ):
                 break
         await self._give_up(call, last, send)
 
     # --- choosing --------------------------------------------------------------------------------------------
 
-    def sifted(self, model: str, tried: set[str]) -> Sifted[ReplicaRow]:
+    def sifted(self, model: str, tried: set[str], key: KeyEntry) -> Sifted[ReplicaRow]:
         """Who may be routed to now: the registry's chain went before, here is what only this node knows."""
         now = self._now()
         return sift(
             self._views().routable.get(model, ()),
             (
+                allowed(key),
                 Filter("link", lambda row: None if self._is_linked(row) else "no link to its node"),
                 Filter("tried", lambda row: "tried for this request" if row.id in tried else None),
                 Filter("guard", lambda row: self._guard.objection(row.id, row.record.order.run, now)),
@@ -120,7 +125,7 @@ class Relay:
 
     def _choose(self, call: Call, tried: set[str]) -> ReplicaRow | None:
         model = call.request.model
-        sifted = self.sifted(model, tried)
+        sifted = self.sifted(model, tried, call.key)
         # When all that is left are replicas that failed lately, one of them is better than none.
         rows = sifted.kept or tuple(out.candidate for out in sifted.excluded if out.filter == "guard")
         if not rows:
@@ -199,10 +204,9 @@ class Relay:
             model = call.request.model
             known = snapshot.models.get(model)
             if known is None:
-                callable_now = [row.id for row in snapshot.models.values() if row.routable]
-                refusal = unknown_model(model, callable_now)
+                refusal = unknown_model(model, [row.id for row in callable_now(snapshot, call.key)])
             else:
-                refusal = no_replica(model, self.why(model))
+                refusal = no_replica(model, self.why(model, call.key))
             call.end(refusal.status, "refused")
         elif last.failure is Failure.BUSY:
             refusal = no_replica(call.request.model, last.why)
@@ -216,10 +220,10 @@ class Relay:
             call.end(refusal.status, "upstream_error")
         await refuse(send, refusal, call.shown_id)
 
-    def why(self, model: str) -> str:
+    def why(self, model: str, key: KeyEntry) -> str:
         """Why nobody can serve a model, counted by filter, for people."""
         reasons = [out.reason for out in self._views().excluded.get(model, ())]
-        reasons += [out.reason for out in self.sifted(model, set()).excluded]
+        reasons += [out.reason for out in self.sifted(model, set(), key).excluded]
         counted = {reason: reasons.count(reason) for reason in reasons}
         return "; ".join(f"{reason} ({count})" for reason, count in counted.items()) or "no replica is known"
 

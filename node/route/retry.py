@@ -30,6 +30,7 @@ class Budget:
     attempts: int  # made so far
     engine_errors: int  # of these, answered with a 5xx
     elapsed_s: float
+    deadline_s: float = DEADLINE_S
 
 
 def may_retry(failure: Failure, spent: Budget) -> bool:
@@ -38,7 +39,7 @@ def may_retry(failure: Failure, spent: Budget) -> bool:
     An engine's own error is repeated on at most one other node: most are the request's fault and would fail
     on each. A timeout is not repeated: the budget is the client's patience, and it is spent.
     """
-    if spent.attempts >= MAX_ATTEMPTS or spent.elapsed_s >= DEADLINE_S:
+    if spent.attempts >= MAX_ATTEMPTS or spent.elapsed_s >= spent.deadline_s:
         return False
     match failure:
         case Failure.NOT_SENT | Failure.LOST | Failure.GARBAGE | Failure.BUSY | Failure.ENGINE_BUSY:
