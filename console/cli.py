@@ -1,16 +1,39 @@
 """The command line: names, help and where each command lives. A command imports what it needs when it runs."""
 
 import importlib
-import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from console import __version__
-from registry.errors import TelaError
+from console.edge import edge
 
 # name -> (module:attribute, one line of help, whether it is shown)
 COMMANDS = {
     "demo": ("console.commands.demo:demo", "A whole fabric on this machine, with live traffic.", True),
+    "init": ("console.commands.init:init", "Found a fabric.", True),
+    "invite": ("console.commands.invite:invite", "Invite somebody's nodes.", True),
+    "join": ("console.commands.join:join", "Join a fabric with an invite.", True),
+    "operators": ("console.commands.operators:operators", "Who may do what.", True),
+    "whoami": ("console.commands.whoami:whoami", "Who you are here, and where your keys are.", True),
+    "start": ("console.commands.start:start", "Run a node here, wrap engines.", True),
+    "stop": ("console.commands.stop:stop", "Stop nodes of yours on this host.", True),
+    "service": ("console.commands.boot:service", "Start a node after each boot, without root.", True),
+    "status": ("console.commands.look:status", "The fabric on one page.", True),
+    "nodes": ("console.commands.look:nodes", "The nodes, and how they are.", True),
+    "models": ("console.commands.look:models", "The models, and who serves them.", True),
+    "events": ("console.commands.look:events", "What happened.", True),
+    "logs": ("console.commands.look:logs", "The end of an engine's log.", True),
+    "drain": ("console.commands.act:drain", "Send nothing new to a node.", True),
+    "undrain": ("console.commands.act:undrain", "Let it take requests again.", True),
+    "restart": ("console.commands.act:restart", "Start a node's engines anew.", True),
+    "evict": ("console.commands.act:evict", "Put a node out of the fabric.", True),
+    "ack": ("console.commands.act:ack", "Say that somebody looks after a node.", True),
+    "keys": ("console.commands.keys:keys_", "API keys: offer, claim, list, revoke.", True),
+    "login": ("console.commands.login:login", "Keep an API key for a door.", True),
+    "try": ("console.commands.login:try_", "Call a model once.", True),
+    "config": ("console.commands.config:config", "Settings, and where each came from.", True),
+    "completion": ("console.commands.completion:completion", "Completion for your shell.", True),
     "run-node": ("console.commands.start:run_node", "Run one node from a specification file.", False),
 }
 
@@ -30,38 +53,36 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The names that begin so, from the table alone; click's own would load every command."""
+        return [
+            CompletionItem(name, help=text)
+            for name, (_, text, shown) in COMMANDS.items()
+            if shown and name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list in `--help`, from the table alone."""
         rows = [(name, text) for name, (_, text, shown) in COMMANDS.items() if shown]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; of one that does not exist, the nearest names are said."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"There is no command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; an error that may be shown is shown, with what to do next, and exits 1."""
-        try:
+        """Run a command; what goes wrong in it ends at `console.edge`."""
+        with edge(ctx.invoked_subcommand or ""):
             return super().invoke(ctx)
-        except TelaError as error:
-            _show(error)
-        except BaseExceptionGroup as group:  # of several tasks that failed at once, the first may be shown
-            shown, others = group.split(TelaError)
-            if shown is None or others is not None:
-                raise
-            _show(_first(shown))
-        sys.exit(1)
-
-
-def _show(error: BaseException) -> None:
-    if isinstance(error, TelaError):
-        click.echo(f"tela: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"      {error.hint}", err=True)
-
-
-def _first(group: BaseExceptionGroup[TelaError]) -> BaseException:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

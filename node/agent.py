@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from gossip.mesh import Mesh
-from node.engine.supervisor import EngineState
+from node.engine.state import EngineState
+from node.platform.host import Facts
 from registry.author import Author
 from registry.ids import replica_id
-from registry.kinds import Node, Replica
+from registry.kinds import Cause, Node, Replica, read_body
 from registry.lifecycle import Rank
+from registry.record import Record
 
 Say = Callable[[dict[str, object]], None]  # narrates to whoever started the node
 
@@ -21,14 +25,45 @@ class Agent:
         node: the body it starts with.
         wall: unix seconds on this host.
         say: narration; called with plain values.
+        serve_to: whose requests its engines take; empty: everybody's.
     """
 
-    def __init__(self, *, author: Author, mesh: Mesh, node: Node, wall: Callable[[], float], say: Say) -> None:
+    def __init__(
+        self,
+        *,
+        author: Author,
+        mesh: Mesh,
+        node: Node,
+        wall: Callable[[], float],
+        say: Say,
+        serve_to: tuple[str, ...] = (),
+    ) -> None:
         self._author = author
         self._mesh = mesh
         self._node = node
         self._wall = wall
         self._say = say
+        self._serve_to = serve_to
+
+    def reached_at(self, url: str) -> None:
+        """The door is open at a URL; say so when the node is up."""
+        self._node = msgspec.structs.replace(self._node, url=url if url.startswith("http") else "")
+
+    def is_on(self, here: Facts) -> None:
+        """What this host turned out to be; say so when that is anything."""
+        node = msgspec.structs.replace(self._node, platform=here.platform, gpus=here.gpus, memory_b=here.memory_b)
+        if node != self._node:
+            self._node = node
+            self.serve()
+
+    def bury(self, ghost: Record) -> None:
+        """An engine's run that ended without a word, in an earlier run of this node: say LEFT for it."""
+        body = read_body(ghost)
+        if not isinstance(body, Replica):
+            return
+        ended = msgspec.structs.replace(body, cause=body.cause or Cause(reason="lost"), phase="", draining=False)
+        record = self._author.write(ended, ghost.key.id, rank=Rank.LEFT, run=ghost.order.run)
+        self._mesh.tell(lambda peer: peer.publish(record))
 
     def serve(self) -> None:
         """The node is up."""
@@ -44,6 +79,7 @@ class Agent:
             draining=state.draining,
             cause=state.cause,
             started=self._wall(),
+            serve_to=self._serve_to,
         )
         subject = replica_id(self._author.id, state.slot)
         record = self._author.write(body, subject, rank=state.rank, run=state.run)

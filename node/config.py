@@ -1,4 +1,4 @@
-"""What one node runs as. Here read from a specification file; flags and `config.toml` will fill the same record."""
+"""What one node runs as: filled by `tela start` from flags and `config.toml`, or read from a specification file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,15 +20,6 @@ class HubAddress(_Part, frozen=True, kw_only=True):
     urls: tuple[str, ...]
 
 
-class KeySpec(_Part, frozen=True, kw_only=True):
-    """An API key that may call; only its digest is known here."""
-
-    id: str
-    digest: bytes
-    label: str = ""
-    expires_at: float | None = None
-
-
 class EngineConfig(_Part, frozen=True, kw_only=True):
     """An engine to wrap: a command with `{port}`, or the URL of one that runs already."""
 
@@ -36,27 +27,47 @@ class EngineConfig(_Part, frozen=True, kw_only=True):
     command: str | None = None
     url: str | None = None
     model: str | None = None  # asserted: another one is refused
+    aliases: tuple[str, ...] = ()  # names it is offered by instead of its own: A, or A=M
     engine: str = "engine"
+    port: int | None = None  # None: a free one
+
+
+class DoorConfig(_Part, frozen=True, kw_only=True):
+    """Where `/v1` is served, and who may speak to it how."""
+
+    address: str  # HOST:PORT or unix:PATH
+    url: str = ""  # where people reach it; empty: as it is bound
+    tls_cert: str = ""
+    tls_key: str = ""
+    behind_proxy: tuple[str, ...] = ()  # networks whose X-Forwarded headers count
+    insecure_http: bool = False
 
 
 class NodeConfig(_Part, frozen=True, kw_only=True):
     """Everything a node is told."""
 
+    fabric: str = "fabric"  # what its people call it
     host: str
     slot: Annotated[int, msgspec.Meta(ge=0)] = 0
     state: str  # directory of this node alone
     seed: bytes  # of its node key
-    charter: bytes  # raw records
+    charter: bytes  # raw records, as the following
     membership: bytes
     certificate: bytes
+    invite: bytes | None = None  # None: the membership was signed by an owner
+    records: tuple[bytes, ...] = ()  # what else is known from the start
+    member_seed: bytes | None = None  # certifies this node again while it runs; None: it ends with its certificate
     roles: tuple[str, ...]
     listen: str | None = None  # host:port for links
-    http: str | None = None  # host:port for /v1
+    advertise: tuple[str, ...] = ()  # where others reach it; empty: where it listens
+    door: DoorConfig | None = None
+    control: str | None = None  # path of the control socket; None: no control API
     hubs: tuple[HubAddress, ...] = ()
-    keys: tuple[KeySpec, ...] = ()
     engines: tuple[EngineConfig, ...] = ()
+    serve_to: tuple[str, ...] = ()  # project:P, user:U; empty: the whole fabric
     policy: Policy = Policy.LEAST_IN_FLIGHT
     request_deadline_s: float = 600.0
+    drain_s: float = 30.0  # what requests under way may take once the node is told to stop
     exit_with_stdin: bool = False  # a demo's node must not outlive the demo
 
 

@@ -17,11 +17,11 @@ from random import Random
 import msgspec
 
 from accounting.keys import digest, key_id, mint
-from node.config import EngineConfig, HubAddress, KeySpec, NodeConfig
+from node.config import DoorConfig, EngineConfig, HubAddress, NodeConfig
 from registry.charter import Founding, admit, certify, found
 from registry.errors import TelaError
-from registry.kinds import Certificate, Membership
-from registry.record import Record, Sign, seed_signer
+from registry.kinds import Certificate, Hub, KeyGrant, Membership, audience_of, encode_body
+from registry.record import Draft, Record, Sign, seal, seed_signer
 
 MODEL = "tela/demo-chat"
 READY_S = 30.0
@@ -34,13 +34,17 @@ Event = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """The keys of a fabric that was founded here: its operator, one member, one API key."""
+    """The keys of a fabric that was founded here: its operator, one member, one API key, its first ingress."""
 
     founding: Founding
+    operator: bytes
+    operator_sign: Sign
     membership: Record
     member: bytes
     member_sign: Sign
+    ingress_seed: bytes  # of the node the charter names as hub and issuer
     secret: str  # the API key
+    key: Record  # its grant
     now: float
 
     def node(self, seed: bytes, roles: tuple[str, ...]) -> tuple[bytes, Record]:
@@ -54,7 +58,10 @@ def found_authority(rng: Random, now: float) -> Authority:
     """Found a fabric: every key is made from `rng`; `now` is unix seconds."""
     operator, operator_sign = seed_signer(rng.randbytes(32))
     member, member_sign = seed_signer(rng.randbytes(32))
-    founding = found("demo", "demo-operator", operator, operator_sign)
+    ingress_seed = rng.randbytes(32)
+    ingress, _ = seed_signer(ingress_seed)
+    hubs = (Hub(key=ingress, urls=()),)
+    founding = found("demo", "demo-operator", operator, operator_sign, hubs, issuers=(ingress,))
     body = Membership(
         member=member,
         provider="demo",
@@ -62,12 +69,19 @@ def found_authority(rng: Random, now: float) -> Authority:
         not_after=now + LIFE_S,
         max_nodes=1000,
     )
+    secret = mint(rng.randbytes(32))
+    grant = KeyGrant(label="demo", user="demo", digest=digest(secret))
+    draft = Draft("key", key_id(digest(secret)), encode_body(grant), audience_of(grant), seq=1)
     return Authority(
         founding=founding,
+        operator=operator,
+        operator_sign=operator_sign,
         membership=admit(body, operator, operator_sign),
         member=member,
         member_sign=member_sign,
-        secret=mint(rng.randbytes(32)),
+        ingress_seed=ingress_seed,
+        secret=secret,
+        key=seal(draft, operator, operator_sign),
         now=now,
     )
 
@@ -169,7 +183,8 @@ class DemoFabric:
         return pid
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
-        ingress = self._config("ingress", HUB_ROLES, listen="127.0.0.1:0", http=self._http)
+        door = DoorConfig(address=self._http)
+        ingress = self._config("ingress", HUB_ROLES, self.authority.ingress_seed, listen="127.0.0.1:0", door=door)
         self.ingress = await self._spawn(tasks, "ingress", ingress)
         await self._until_ready(self.ingress)
         assert self.ingress.ready is not None
@@ -178,19 +193,18 @@ class DemoFabric:
         assert isinstance(links, list)
         self._hub = HubAddress(key=seed_signer(ingress.seed)[0], urls=tuple(links))
         for at in range(self._count):
-            where = "url" if self._engine.startswith("http://") else "command"
-            engine = EngineConfig(**{where: self._engine}, model=self.model, engine="demo")
-            worker = self._config(f"worker-{at + 1}", ("worker",), engines=(engine,))
+            is_url = self._engine.startswith("http://")
+            command, url = (None, self._engine) if is_url else (self._engine, None)
+            engine = EngineConfig(command=command, url=url, model=self.model, engine="demo")
+            worker = self._config(f"worker-{at + 1}", ("worker",), self._rng.randbytes(32), engines=(engine,))
             self.workers.append(await self._spawn(tasks, f"worker-{at + 1}", worker))
         for node in self.workers:
             await self._until_ready(node)
 
-    def _config(self, name: str, roles: tuple[str, ...], **more: object) -> NodeConfig:
-        seed = self._rng.randbytes(32)
+    def _config(self, name: str, roles: tuple[str, ...], seed: bytes, **more: object) -> NodeConfig:
         _, certificate = self.authority.node(seed, roles)
-        secret_digest = digest(self.authority.secret)
-        door = "http" in more
         fields: dict[str, object] = {
+            "fabric": "demo",
             "host": name,
             "state": str(self._directory / name),
             "seed": seed,
@@ -199,7 +213,8 @@ class DemoFabric:
             "certificate": certificate.raw,
             "roles": roles,
             "hubs": (self._hub,) if self._hub else (),
-            "keys": (KeySpec(id=key_id(secret_digest), digest=secret_digest, label="demo"),) if door else (),
+            "records": (self.authority.key.raw,) if "door" in more else (),
+            "control": str(self._directory / f"{name}.sock"),
             "request_deadline_s": self._deadline_s,
             "exit_with_stdin": True,
             **more,

@@ -113,7 +113,7 @@ def test_a_bad_specification_names_the_file_and_the_field(tmp_path, text, says):
     spec = tmp_path / "spec.json"
     spec.write_text(text)
     done = tela("run-node", str(spec))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert says in done.stderr
     assert str(spec) in done.stderr

@@ -8,14 +8,13 @@ from random import Random
 
 import aiohttp
 
-from accounting.keys import digest, key_id
 from gossip.websocket import WebsocketNetwork
 from node.clock import SystemClock
-from node.config import EngineConfig, HubAddress, KeySpec, NodeConfig
+from node.config import DoorConfig, EngineConfig, HubAddress, NodeConfig
 from node.demo import found_authority
 from node.engine.demo import DemoEngine, EngineOptions
 from node.engine.demo_wire import listening
-from node.main import NodeProcess
+from node.process import NodeProcess
 from registry.record import seed_signer
 
 MODEL = "demo/model"
@@ -43,7 +42,7 @@ class Door:
 
     async def rows(self, count):
         """The usage rows, once there are `count`."""
-        ledger = self.ingress.ledger
+        ledger = self.ingress.door.ledger
         async with asyncio.timeout(5.0):
             while await asyncio.to_thread(ledger.store.count) < count:
                 await asyncio.sleep(0.01)
@@ -83,8 +82,7 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
     rng, clock = Random(5), SystemClock()
     authority = found_authority(rng, clock.wall())
 
-    def config(name, roles, **more):
-        seed = rng.randbytes(32)
+    def config(name, roles, seed, **more):
         _, certificate = authority.node(seed, roles)
         return NodeConfig(
             host=name, state=str(tmp_path / name), seed=seed, charter=authority.founding.charter.raw,
@@ -98,11 +96,9 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
     said: list[dict] = []
     async with AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        secret = digest(authority.secret)
-        keys = (KeySpec(id=key_id(secret), digest=secret),)
         spec = config(
-            "ingress", ("ingress", "relay"), listen="127.0.0.1:0", http="127.0.0.1:0", keys=keys,
-            request_deadline_s=deadline_s,
+            "ingress", ("ingress", "relay"), authority.ingress_seed, listen="127.0.0.1:0",
+            door=DoorConfig(address="127.0.0.1:0"), records=(authority.key.raw,), request_deadline_s=deadline_s,
         )  # fmt: skip
         ingress = process(spec)
         processes.append(ingress)
@@ -120,7 +116,7 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
                 stack.push_async_callback(engine.stop)
                 engines.append(engine)
             wrapped = EngineConfig(url=engine_url or engine.url, model=(models or {}).get(at, MODEL))
-            worker = process(config(f"worker{at}", ("worker",), hubs=(hub,), engines=(wrapped,)))
+            worker = process(config(f"worker{at}", ("worker",), rng.randbytes(32), hubs=(hub,), engines=(wrapped,)))
             processes.append(worker)
             tasks.create_task(worker.run())
         session = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))

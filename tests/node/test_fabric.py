@@ -72,7 +72,7 @@ def test_a_node_told_to_stop_finishes_its_requests_and_takes_no_more(tmp_path):
                 return (await response.read()).endswith(b"data: [DONE]\n\n")
 
         calls = [asyncio.ensure_future(call()) for _ in range(8)]
-        await door.until(lambda: door.workers[0]._worker.in_flight > 0)
+        await door.until(lambda: door.workers[0].engines.in_flight > 0)
         door.workers[0].stop()
         assert all(await asyncio.gather(*calls))
         await door.until(lambda: door.ingress.view().nodes[door.workers[0].id].rank is Rank.LEFT)
@@ -90,7 +90,7 @@ def test_a_member_that_is_no_ingress_gets_nothing_from_a_worker(tmp_path):
         assert not asked._is_ingress(asker.id)
         assert asked._is_ingress(door.ingress.id)
         head = RequestHead("e0", row.record.order.run, "/v1/chat/completions", "rid", [])
-        asked._worker._granted = asked._worker._granted._replace(is_ingress=lambda _: asked._is_ingress(asker.id))
+        asked.engines.worker._granted = asked.engines.worker._granted._replace(is_ingress=lambda _: asked._is_ingress(asker.id))
         stream = door.ingress.mesh.open(asked.id, REQUEST, encode_head(head))
         stream.write(json.dumps(chat()).encode())
         stream.end()

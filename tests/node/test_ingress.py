@@ -337,7 +337,7 @@ def test_a_stream_that_breaks_ends_with_an_error_event_and_no_end_mark(tmp_path,
         assert b'finish_reason":"' not in body
         (row,) = await door.rows(1)
         assert (row.outcome, row.status) == ("truncated", 200)
-        assert row.replica in door.ingress.relay._guard._ejected
+        assert row.replica in door.ingress.door.relay._guard._ejected
 
     through(tmp_path, script, workers=2)
 
@@ -393,8 +393,8 @@ def test_a_client_that_leaves_frees_the_engine_at_once(tmp_path, stream):
         assert asyncio.get_running_loop().time() - left < 1.0
         (row,) = await door.rows(1)
         assert (row.status, row.outcome) == (499, "client_disconnect")
-        assert not door.ingress.relay._guard._ejected  # the replica did nothing wrong
-        assert door.ingress.relay.in_flight == {door.workers[0]._author.id + "/e0": 0}
+        assert not door.ingress.door.relay._guard._ejected  # the replica did nothing wrong
+        assert door.ingress.door.relay.in_flight == {door.workers[0].author.id + "/e0": 0}
 
     through(tmp_path, script, options=slow)
 
@@ -422,7 +422,7 @@ def test_without_a_replica_it_is_a_503_that_says_why_and_when_to_come_back(tmp_p
 
 def test_a_ledger_that_cannot_write_refuses_before_anything_is_forwarded(tmp_path):
     async def script(door):
-        door.ingress.ledger.close()
+        door.ingress.door.ledger.close()
         async with door.post(json=chat()) as response:
             assert (await error_of(response))[:2] == (503, "ledger_unavailable")
             assert response.headers["retry-after"]
@@ -459,6 +459,8 @@ class Engine:
             writer.write(b"HTTP/1.1 200 OK\r\n%scontent-length: %d\r\n\r\n%s" % (kind, len(body), body))
         elif head.startswith(b"GET "):
             writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        elif b"tela-trial" in head:
+            await whole(b'{"choices":[{"message":{"content":"x"}}]}', b"connection: close\r\n")(writer)
         else:
             self.seen.append(head)
             await self.answer(writer)

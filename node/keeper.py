@@ -1,0 +1,104 @@
+"""Keeps on disk what the node would not like to lose: its replica of the registry and what it saw happen.
+
+Neither is needed to run: a node without them hears everything again. So nothing here may stop a node.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from node.eventlog import EventLog
+from node.events import outcomes, transitions
+from node.journal import Journal, Trouble
+from registry.ids import key_id
+from registry.lifecycle import Rank
+from registry.record import Key, Record
+from registry.replica import Replica
+from registry.views import Snapshot
+
+Say = Callable[[dict[str, object]], None]
+
+
+class Before(NamedTuple):
+    """What the journal says of earlier runs of this node."""
+
+    prev: str  # how the last one ended: left, lost, or nothing when there was none
+    ghosts: tuple[Record, ...]  # its engines' runs that nobody ended
+    runs: dict[str, int]  # the highest run number by slot; of the node itself under "node"
+
+
+class Keeper:
+    """Writes down changes of the registry. Mutable; its files are written by one thread at a time.
+
+    Args:
+        state: the node's directory.
+        replica: the registry.
+        now: monotonic seconds.
+        wall: unix seconds.
+        say: narration, told of trouble.
+    """
+
+    def __init__(
+        self, state: Path, replica: Replica, *, now: Callable[[], float], wall: Callable[[], float], say: Say
+    ) -> None:
+        self.events = EventLog.open(state / "events")
+        self._replica = replica
+        self._wall = wall
+        self._say = say
+        self._kept: dict[Key, bytes] = {}
+        self._seen: Snapshot | None = None
+        self._journal, self._found, trouble = Journal.open(state / "journal", now=now)
+        self._told: Trouble | None = None
+        self._tell(trouble)
+
+    def load(self, owner: bytes) -> Before:
+        """Take what the journal holds into the replica; `owner` is this node's key."""
+        for record in self._found:
+            self._replica.apply(record)
+        self._found = []
+        self._kept = {entry.record.key: entry.record.order.hash for entry in self._replica}
+        own = [entry.record for entry in self._replica if entry.record.key.owner == owner]
+        node = next((record for record in own if record.key.kind == "node"), None)
+        engines = [record for record in own if record.key.kind == "replica"]
+        runs = {record.key.id.removeprefix(f"{key_id(owner)}/"): record.order.run for record in engines}
+        if node is None:
+            return Before("", (), runs)
+        prev = "left" if node.order.rank == Rank.LEFT else "lost"
+        ghosts = tuple(record for record in engines if record.order.rank != Rank.LEFT)
+        return Before(prev, ghosts, runs | {"node": node.order.run})
+
+    async def look(self, view: Snapshot) -> None:
+        """Write down what changed since the last look."""
+        at = self._wall()
+        news = [entry.record for entry in self._replica if self._kept.get(entry.record.key) != entry.record.order.hash]
+        happened = [*transitions(self._seen, view, at), *outcomes(news, view, at)]
+        for event in happened:
+            self.events.add(event)
+        self._seen = view
+        self._kept.update((record.key, record.order.hash) for record in news)
+        if news or happened or self._journal.trouble is not None:
+            due = self._journal.is_due(len(self._replica))
+            everything = [entry.record for entry in self._replica] if due else []
+            await asyncio.to_thread(self._write, news, everything)
+            self._tell(self._journal.trouble)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why the journal cannot be written now."""
+        return self._journal.trouble
+
+    def close(self) -> None:
+        """Write what is left and close the files."""
+        self._journal.close()
+        self.events.close()
+
+    def _write(self, news: list[Record], everything: list[Record]) -> None:
+        if not (everything and self._journal.compact(everything)):
+            self._journal.append(news)
+        self.events.flush()
+
+    def _tell(self, trouble: Trouble | None) -> None:
+        if trouble is not None and trouble != self._told:
+            self._say({"event": "trouble", "code": "journal", "text": trouble.text, "hint": trouble.hint})
+        self._told = trouble

@@ -1,0 +1,139 @@
+"""Carries out the acts that concern this node, and says in a record what became of them.
+
+Who may give an order is decided in `registry.validity`; what stands in `Standing.acts` counts. Here is only what to
+do: a node drains and restarts itself, a hub turns away whom an act evicts or revokes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from gossip.mesh import Mesh
+from registry.acts import subject
+from registry.author import Author
+from registry.errors import TelaError
+from registry.kinds import Act, Outcome
+from registry.record import Record
+from registry.replica import Replica
+from registry.validity import Standing
+
+log = logging.getLogger(f"tela.{__name__}")
+
+OWN = frozenset({"drain", "undrain", "restart"})  # the target carries them out
+AT_THE_DOOR = frozenset({"evict", "readmit", "revoke"})  # every hub does
+
+
+class Todo(NamedTuple):
+    """An act this node has to carry out."""
+
+    record: Record
+    act: Act
+
+
+class Fleet(Protocol):
+    """What orders are about on this node."""
+
+    async def drained(self) -> str:
+        """Wait until nothing is under way; say how much there was."""
+
+    async def restart(self, reason: str) -> str:
+        """Start every engine anew; say which.
+
+        Raises:
+            TelaError: when it cannot be done here.
+        """
+
+
+def due(standing: Standing, node: str, handled: set[bytes], *, is_hub: bool) -> list[Todo]:
+    """The acts in force that this node carries out and has not yet. Pure."""
+    return [
+        Todo(record, act)
+        for record, act in standing.acts.values()
+        if record.order.hash not in handled
+        and ((act.verb in OWN and act.target == node) or (is_hub and act.verb in AT_THE_DOOR))
+    ]
+
+
+def answered(replica: Replica, owner: bytes) -> set[bytes]:
+    """The hashes of the acts to which a key has said an outcome."""
+    return {
+        entry.body.act
+        for entry in replica.of_kind("outcome")
+        if entry.record.key.owner == owner and isinstance(entry.body, Outcome)
+    }
+
+
+class Orders:
+    """Looks at what is due after each change. Mutable: remembers what it has taken up.
+
+    Args:
+        author: writes the outcomes.
+        mesh: carries them.
+        run: this node's run.
+        is_hub: whether it turns others away.
+        fleet: this node's engines; None on one without.
+        fabric: unix seconds, fabric time.
+        say: narration.
+    """
+
+    def __init__(
+        self,
+        *,
+        author: Author,
+        mesh: Mesh,
+        is_hub: bool,
+        fleet: Fleet | None,
+        fabric: Callable[[], float],
+        say: Callable[[dict[str, object]], None],
+    ) -> None:
+        self._author = author
+        self._mesh = mesh
+        self._is_hub = is_hub
+        self._fleet = fleet
+        self._fabric = fabric
+        self._say = say
+        self._handled: set[bytes] = set()
+
+    def look(self, standing: Standing, tasks: asyncio.TaskGroup) -> None:
+        """Take up what is due now."""
+        self._handled |= answered(self._mesh.replica, self._author.key)
+        for todo in due(standing, self._author.id, self._handled, is_hub=self._is_hub):
+            self._handled.add(todo.record.order.hash)
+            self._say({"event": "act", "verb": todo.act.verb, "target": todo.act.target, "reason": todo.act.reason})
+            tasks.create_task(self._carry_out(todo))
+
+    async def _carry_out(self, todo: Todo) -> None:
+        try:
+            detail = await self._do(todo.act)
+        except TelaError as error:
+            log.warning("act refused", extra={"verb": todo.act.verb, "why": error.message})
+            self._answer(todo, "refused", error.message)
+        else:
+            self._answer(todo, "done", detail)
+
+    async def _do(self, act: Act) -> str:
+        if act.verb in AT_THE_DOOR:
+            return "let in again" if act.verb == "readmit" else "turned away"  # the mesh drops the link by itself
+        if act.verb == "undrain":
+            return "takes requests again"
+        if act.run and act.run != self._author.run:
+            raise TelaError(f"it is meant for run {act.run}; this is run {self._author.run}")
+        if self._fleet is None:
+            raise TelaError("this node wraps no engine")
+        if act.verb == "drain":
+            return await self._fleet.drained()
+        return await self._fleet.restart(act.reason)
+
+    def _answer(self, todo: Todo, state: str, reason: str) -> None:
+        body = Outcome(
+            act=todo.record.order.hash,
+            state="done" if state == "done" else "refused",
+            reason=reason[:256],
+            at=self._fabric(),
+        )
+        record = self._author.write(body, subject(todo.act.verb, todo.act.target))
+        self._mesh.tell(lambda peer: peer.publish(record))
+        self._say(
+            {"event": "outcome", "verb": todo.act.verb, "target": todo.act.target, "state": state, "detail": reason}
+        )

@@ -1,0 +1,67 @@
+"""What shows that a node may be here, and the records it knows before it has heard anything."""
+
+import msgspec
+
+from node.config import NodeConfig
+from registry.charter import certify
+from registry.clock import Clock
+from registry.errors import TelaError
+from registry.kinds import Certificate, Charter, read_body
+from registry.record import Record, decode, seed_signer
+from registry.replica import Replica
+
+CERTIFIED_S = 7 * 86_400.0  # a node that is gone frees its place in its membership after so long at the latest
+
+
+class Proofs:
+    """What shows that this node may be here. Mutable: its certificate is signed again while it runs."""
+
+    def __init__(self, config: NodeConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self.membership = decode(config.membership)
+        self.certificate = decode(config.certificate)
+        self.invite = decode(config.invite) if config.invite else None
+        self.member = self.certificate.key.owner
+        self.charters = [decode(config.charter)]
+        self.others = [decode(raw) for raw in config.records]
+
+    @property
+    def fabric_id(self) -> bytes:
+        """The hash of the founding charter."""
+        return self.charters[0].order.hash
+
+    @property
+    def charter(self) -> Charter:
+        """The founding charter."""
+        body = read_body(self.charters[0])
+        if not isinstance(body, Charter):
+            raise TelaError("the first record is no charter", hint="join the fabric again", code="bad_charter")
+        return body
+
+    def first(self) -> list[Record]:
+        """What is known before anything was heard."""
+        invited = [self.invite] if self.invite else []
+        return [*self.charters, *invited, self.membership, *self.others, self.certificate]
+
+    def shown(self, replica: Replica) -> tuple[Record, ...]:
+        """What a greeting carries: membership and certificate, then the invite behind them and a word of its acceptance."""
+        proofs = [self.membership, self.certificate]
+        if self.invite is not None:
+            proofs.append(self.invite)
+            accepted = [
+                entry.record for entry in replica.of_kind("acceptance") if entry.record.key.id == self.invite.key.id
+            ]
+            proofs += sorted(accepted, key=lambda record: record.order)[-1:]
+        return tuple(proofs)
+
+    def certify_again(self) -> Record | None:
+        """A certificate that lasts longer; None without the member's key."""
+        seed, body = self._config.member_seed, read_body(self.certificate)
+        if seed is None or not isinstance(body, Certificate):
+            return None
+        key, sign = seed_signer(seed)
+        wall = self._clock.wall()
+        longer = msgspec.structs.replace(body, not_after=wall + CERTIFIED_S)
+        self.certificate = certify(longer, key, sign, seq=int(wall * 1000))
+        return self.certificate
