@@ -7,12 +7,11 @@ from typing import Any
 
 from console.caller import Caller
 from console.client import Control
-from console.credentials import chosen
-from console.here import control_here, places_here
+from console.credentials import chosen, read
+from console.here import control_here, fabric_here, places_here
 from console.publishing import publish
 from console.signer import Signer, operator_signer
 from console.views.words import moment
-from node.fabricdir import find
 from registry.errors import TelaError
 from registry.kinds import Body, KeyGrant, Revocation, audience_of, encode_body, kind_of
 from registry.record import Draft, Record, seal
@@ -20,6 +19,8 @@ from registry.text import clean
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_CHARS = 10
+MAX_SHOWN = 8
+KEY_COLUMNS = ("id", "state", "user", "project", "label", "models", "expires", "by")
 
 
 class Accounts:
@@ -34,7 +35,8 @@ class Accounts:
     def __init__(self, control: Control, signer: Signer, url: str) -> None:
         self._control = control
         self._signer = signer
-        self.now = float(control.get("/view")["at"])
+        self._view = control.get("/view")
+        self.now = float(self._view["at"])
         self.url = url
 
     @classmethod
@@ -44,17 +46,22 @@ class Accounts:
         Raises:
             TelaError: no node, no operator key, or the node does not hold the shelf.
         """
-        control = control_here(fabric)
+        directory = fabric_here(fabric)
+        control = control_here(directory.name)
         about = control.get("/self")
         if not about["accounts"]:
             raise TelaError(
-                "the node here does not hold the accounts shelf",
+                "the node here does not hold the accounts shelf, where keys are",
                 hint="do this on an ingress, or start a node here with --role observer,accounts",
                 code="no_accounts",
             )
-        directory = find(places_here().config, fabric or str(about["fabric"]["name"]))
         url = str(about["url"] or about["http"] or directory.door)
-        return cls(control, operator_signer(directory, passphrase_file), url or "URL")
+        return cls(control, operator_signer(directory, passphrase_file), url.removesuffix("/v1"))
+
+    def unknown(self, models: Iterable[str]) -> list[str]:
+        """Those of these models that nobody serves now."""
+        known = {str(model["id"]) for model in self._view["models"]}
+        return [model for model in models if model not in known]
 
     def publish_grant(self, grant: KeyGrant) -> str:
         """Publish a new key; returns its id.
@@ -76,12 +83,17 @@ class Accounts:
         Raises:
             TelaError: none or several.
         """
-        found = [row for row in rows_of(self._control) if str(row["id"]).startswith(text)]
+        rows = rows_of(self._control)
+        found = [row for row in rows if row["id"] == text] or [
+            row for row in rows if text and str(row["id"]).startswith(text)
+        ]
         if len(found) == 1:
             return found[0]
-        what = "no key is" if not found else f"{len(found)} keys are"
+        if found:
+            some = ", ".join(str(row["id"]) for row in found[:MAX_SHOWN])
+            raise TelaError(f"{clean(text, 80)} means {len(found)} keys", hint=f"say which: {some}", code="ambiguous")
         raise TelaError(
-            f"{what} called {clean(text, 80)}", hint="`tela keys list --all` lists them", code="no_such_key"
+            f"no key is called {clean(text, 80)}", hint="tela keys list --all lists them", code="no_such_key"
         )
 
     def _publish(self, key: str, body: Body) -> Record:
@@ -97,28 +109,36 @@ def rows_of(control: Control) -> list[dict[str, Any]]:
     return list(rows) if isinstance(rows, list) else []
 
 
-def key_states(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What to show of each key; `state` is unclaimed, lapsed, active, expired or revoked."""
+def key_states(rows: Iterable[dict[str, Any]]) -> list[dict[str, object]]:
+    """What a table shows of each key; `state` is unclaimed, lapsed, active, expired or revoked."""
     return [
         {
-            "id": str(row["id"]),
-            "state": str(row["state"]),
-            "user": clean(str(row["user"])),
-            "project": clean(str(row["project"])),
-            "label": clean(str(row["label"])),
-            "models": ", ".join(row["models"]) if row["models"] else "all",
-            "expires": moment(row["expires_at"]) if row["expires_at"] else "never",
+            "id": row["id"],
+            "state": row["state"],
+            "user": row["user"],
+            "project": row["project"],
+            "label": row["label"],
+            "models": "all" if row["models"] is None else ", ".join(row["models"]) or "none",
+            "expires": moment(row["expires_at"]) if row["expires_at"] is not None else "never",
+            "by": row["by"],
         }
-        for row in rows
+        for row in sorted(rows, key=lambda row: (str(row["user"]), str(row["label"]), str(row["id"])))
     ]
 
 
-def revoke_own(key: str, reason: str) -> str:
-    """Revoke a key of this account by itself; returns what to say."""
-    kept = chosen(places_here().config, os.environ, None)
-    if kept.id and not kept.id.startswith(key):
+def revoke_own(key: str, reason: str, *, insecure: bool) -> str:
+    """Revoke a key of this account by itself; returns its id.
+
+    Raises:
+        TelaError: it is not kept here, or the door refuses.
+    """
+    config = places_here().config
+    kept = next((row for row in read(config) if row.id.startswith(key)), None) or chosen(config, os.environ, None)
+    if not kept.id.startswith(key) and kept.id:
         raise TelaError(
-            f"the key used here is {kept.id}, not {clean(key, 80)}", hint="tela login URL with that key first"
+            f"no key {clean(key, 80)} is kept here; the one used last is {clean(kept.id, 80)}",
+            hint="tela login URL keeps it; or an operator revokes it without --self",
+            code="no_key",
         )
-    answer = Caller(kept.url, kept.secret).post("/v1/keys/self/revoke", {"reason": reason})
-    return f"{clean(str(answer.get('id', kept.id)))} is revoked"
+    answer = Caller(kept.url, kept.secret, insecure=insecure).post("/v1/keys/self/revoke", {"reason": reason})
+    return clean(str(answer.get("id") or kept.id))

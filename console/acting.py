@@ -58,13 +58,14 @@ def give(control: Control, order: Order, signer: Signer) -> str:
     Raises:
         TelaError: it counts nowhere, with the reason.
     """
+    view = control.get("/view")
     record = write_act(
-        _held_acts(control),
+        _held_acts(control, view, signer.key),
         order.verb,
         order.target,
         owner=signer.key,
         sign=signer.sign,
-        at=float(control.get("/view")["at"]),
+        at=float(view["at"]),
         run=order.run,
         reason=clean(order.reason),
     )
@@ -72,11 +73,17 @@ def give(control: Control, order: Order, signer: Signer) -> str:
     return record.order.hash.hex()
 
 
-def _held_acts(control: Control) -> Replica:
-    """Every act the node here holds: a new one is numbered above them and names the signer's last."""
+def _held_acts(control: Control, view: Mapping[str, Any], owner: bytes) -> Replica:
+    """The acts a new one is numbered above: those that stand, and the signer's own.
+
+    What counts nowhere is left out: a stranger's act with the highest number there is would end all others.
+    """
+    stands = {str(act["hash"]) for act in view["acts"] if act["in_force"]}
     replica = Replica()
     for raw in control.get("/records?kind=act")["records"]:
-        replica.apply(decode(b64decode(raw)))
+        record = decode(b64decode(raw))
+        if record.key.owner == owner or record.order.hash.hex() in stands:
+            replica.apply(record)
     return replica
 
 

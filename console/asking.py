@@ -87,6 +87,9 @@ def _own_file(directory: FabricDir, row: Mapping[str, Any], slot: str) -> Path |
     """The log of a node of this account that lies on this host or on a home it shares; None: not here.
 
     The names come from other nodes, so only the node's own key in that directory says that it is the one.
+
+    Raises:
+        TelaError: it is here, and has no such log.
     """
     name = f"{row['host']}-{row['slot']}"
     if not (is_id(name) and is_id(slot)) or "/" in name + slot:
@@ -96,9 +99,15 @@ def _own_file(directory: FabricDir, row: Mapping[str, Any], slot: str) -> Path |
         seed = read_seed(state / "node.key")
     except TelaError:
         return None
+    if seed is None or key_id(seed_signer(seed)[0]) != row["id"]:
+        return None
     path = state / f"{slot}.log"
-    is_it = seed is not None and key_id(seed_signer(seed)[0]) == row["id"]
-    return path if is_it and path.is_file() else None
+    if path.is_file():
+        return path
+    there = ", ".join(sorted(each.stem for each in state.glob("*.log"))) or "none: it writes to a terminal"
+    raise TelaError(
+        f"{clean(str(row['name']), 80)} has no log {slot}", hint=f"--slot names one; there is {there}", code="no_log"
+    )
 
 
 def _of_file(path: Path, wish: Wish, pause: Callable[[float], None]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from registry.errors import TelaError
 from registry.text import clean
@@ -28,8 +28,8 @@ class Caller:
 
     def __init__(self, url: str, secret: str = "", *, insecure: bool = False) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = _split(self.url)
+        if parts is None:
             raise TelaError(f"{clean(url)} is no URL of a door", hint="like https://llm.example.org", code="usage")
         is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
         if secret and parts.scheme == "http" and not is_local and not insecure:
@@ -39,7 +39,7 @@ class Caller:
                 code="insecure",
             )
         self._parts = parts
-        self._secret = secret
+        self.secret = secret
 
     def get(self, path: str) -> dict[str, Any]:
         """A JSON answer.
@@ -84,8 +84,8 @@ class Caller:
     ) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection(timeout_s)
         headers = {"Content-Type": "application/json", "User-Agent": "tela"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
+        if self.secret:
+            headers["Authorization"] = f"Bearer {self.secret}"
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, f"{self._parts.path}{path}", body=data, headers=headers)
@@ -113,6 +113,17 @@ class Caller:
         if self._parts.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of a door's URL; None when it is none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    is_one = parts.scheme in {"http", "https"} and parts.hostname and url.isascii() and url.isprintable()
+    return parts if is_one and " " not in url and not (parts.query or parts.fragment) else None
 
 
 def _object(raw: bytes, *, lenient: bool = False) -> dict[str, Any]:

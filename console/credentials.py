@@ -1,14 +1,15 @@
 """This account's API keys: one file, `credentials` in the configuration directory, readable by its owner alone."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from node.private import blame, read_private, write_private
 from registry.errors import TelaError
 
 NAME = "credentials"
+MAX_KEPT = 64  # doors and keys of one account
 
 
 class Credential(NamedTuple):
@@ -27,20 +28,13 @@ def read(config: Path) -> list[Credential]:
         TelaError: the file is readable by others, or is no such file.
     """
     path = config / NAME
-    try:
-        mode = path.stat().st_mode & 0o777
-        text = path.read_text()
-    except FileNotFoundError:
+    content = read_private(path)
+    if content is None:
         return []
-    except OSError as error:
-        raise TelaError(
-            f"cannot read {path}: {error.strerror}", hint="check who owns it", code="credentials"
-        ) from error
-    if mode & 0o077:
-        raise TelaError(f"{path} can be read by others (mode {mode:o})", hint=f"chmod 600 {path}", code="bad_mode")
     try:
-        return [Credential(**{name: str(row[name]) for name in Credential._fields}) for row in json.loads(text)["keys"]]
-    except (ValueError, KeyError, TypeError):
+        rows = json.loads(content)["keys"]
+        return [Credential(**{name: str(row[name]) for name in Credential._fields}) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise TelaError(f"{path} is damaged", hint="move it away and log in again", code="credentials") from None
 
 
@@ -51,17 +45,12 @@ def keep(config: Path, new: Credential) -> Path:
         TelaError: it cannot be written.
     """
     path = config / NAME
-    rows = [new, *(row for row in read(config) if (row.url, row.id) != (new.url, new.id))]
-    text = json.dumps({"keys": [row._asdict() for row in rows]}, indent=1)
-    draft = path.with_suffix(".new")
+    rows = [new, *(row for row in read(config) if (row.url, row.id) != (new.url, new.id))][:MAX_KEPT]
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        draft.replace(path)
     except OSError as error:
-        raise TelaError(f"cannot write {path}: {error.strerror}", hint="make room, or check who owns it") from error
+        raise blame(error, config) from error
+    write_private(path, json.dumps({"keys": [row._asdict() for row in rows]}, indent=1).encode() + b"\n")
     return path
 
 
@@ -82,7 +71,7 @@ def chosen(config: Path, env: Mapping[str, str], url: str | None) -> Credential:
     if not rows:
         raise TelaError(
             f"no API key{f' for {url}' if url else ''} here",
-            hint="tela login URL with a key, or tela keys claim CLAIM with what an operator gave you",
+            hint="tela login URL keeps one; tela keys claim makes one of the claim an operator gave you",
             code="no_key",
         )
     return rows[0]

@@ -1,8 +1,10 @@
 """What a node that runs in the foreground says, as one line for each event. Pure."""
 
+from console.views.words import counted
 from registry.text import clean
 
 Event = dict[str, object]
+OF_OTHERS = frozenset({"evict", "readmit", "revoke"})  # what a hub does to another node
 
 
 def line_of(event: Event) -> str | None:
@@ -44,7 +46,16 @@ def _left(event: Event) -> str:
 
 def _act(event: Event) -> str:
     reason = f": {event['reason']}" if event.get("reason") else ""
-    return f"told to {event.get('verb')}{reason}"
+    whom = f" {event.get('target')}" if event.get("verb") in OF_OTHERS else ""
+    return f"told to {event.get('verb')}{whom}{reason}"
+
+
+def _evicted(event: Event) -> str:
+    return f"this node was {event.get('text')}; nobody sends it anything, and it may not come back"
+
+
+def _readmitted(_event: Event) -> str:
+    return "this node may come back: it dials the hubs again"
 
 
 def _outcome(event: Event) -> str:
@@ -52,11 +63,8 @@ def _outcome(event: Event) -> str:
 
 
 def _trouble(event: Event) -> str:
-    return f"trouble: {event.get('text')}"
-
-
-def _linked(event: Event) -> str:
-    return f"linked to {event.get('count')} of {event.get('known')} hubs"
+    hint = f"; {event['hint']}" if event.get("hint") else ""
+    return f"trouble: {event.get('text')}{hint}"
 
 
 _LINES = {
@@ -67,19 +75,20 @@ _LINES = {
     "act": _act,
     "outcome": _outcome,
     "trouble": _trouble,
-    "linked": _linked,
+    "evicted": _evicted,
+    "readmitted": _readmitted,
 }
 
 
 def _count(number: object, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}" if isinstance(number, int) else f"? {what}s"
+    return counted(number, what) if isinstance(number, int) else f"? {what}s"
 
 
 def _seconds(value: object) -> str:
     if not isinstance(value, int | float):
         return "?"
     seconds = int(value)
-    if seconds < 120:
-        return f"{seconds} s"
-    minutes, hours = seconds // 60, seconds // 3600
-    return f"{minutes} min" if minutes < 120 else f"{hours} h {minutes % 60} min"
+    hours, minutes = seconds // 3600, seconds // 60
+    if hours and minutes >= 120:
+        return f"{hours} h {minutes % 60} min"
+    return f"{seconds} s" if seconds < 120 else f"{minutes} min"

@@ -13,22 +13,14 @@ from registry.kinds import ACCOUNTS_ROLES, HUB_ROLES
 RENEW_LOOK_S = 60.0  # acceptances are renewed daily: a minute late is no matter
 
 
-def met(verdict: Verdict, peer: bytes, initiator: bytes) -> Contact:
-    """Who is at the other end of a link, of which `initiator` dialled: what it claims, as far as it was granted."""
-    assert verdict.greeting is not None  # it was admitted
-    hello = verdict.greeting.hello
-    return Contact(
-        peer,
-        is_hub=hello.hub and not HUB_ROLES.isdisjoint(verdict.roles),
-        accounts=hello.accounts and not ACCOUNTS_ROLES.isdisjoint(verdict.roles),
-        initiator=initiator,
-    )
+POWERS = HUB_ROLES | ACCOUNTS_ROLES  # what a link is treated differently for
 
 
 class _Admitted(NamedTuple):
     key: bytes
     node: str
     verdict: Verdict
+    roles: frozenset[str] = frozenset()  # what it was granted when the link came up
 
 
 class Gate:
@@ -65,6 +57,17 @@ class Gate:
             self._admitted[link] = admitted._replace(verdict=verdict)
         return verdict
 
+    def contact(self, link: int, initiator: bytes) -> Contact:
+        """Who is at the other end, with what it claims as far as it was granted; asked once its proofs are merged."""
+        key, node, verdict, _ = self._admitted[link]
+        assert verdict.greeting is not None  # it was admitted
+        grant = self._door().standing.grants.get((node, verdict.member))
+        roles = verdict.roles if grant is None else grant.roles  # an anchor may have none yet
+        self._admitted[link] = self._admitted[link]._replace(roles=roles)
+        hello = verdict.greeting.hello
+        is_hub, accounts = not HUB_ROLES.isdisjoint(roles), not ACCOUNTS_ROLES.isdisjoint(roles)
+        return Contact(key, is_hub=hello.hub and is_hub, accounts=hello.accounts and accounts, initiator=initiator)
+
     def forget(self, link: int) -> None:
         """A link is gone."""
         self._admitted.pop(link, None)
@@ -74,12 +77,14 @@ class Gate:
         door = self._door()
         found = []
         for link in links:
-            key, node, verdict = self._admitted[link]
-            if (node, verdict.member) in door.standing.grants or verdict.greeting is None:
-                continue
-            again = weigh(verdict.greeting, key, door)
-            if again.refusal is not None:
-                found.append((link, again.refusal))
+            key, node, verdict, roles = self._admitted[link]
+            grant = door.standing.grants.get((node, verdict.member))
+            if grant is not None:
+                why_not = None if roles & POWERS <= grant.roles else "narrowed"
+            else:
+                why_not = weigh(verdict.greeting, key, door).refusal if verdict.greeting is not None else None
+            if why_not is not None:
+                found.append((link, why_not))
         return found
 
     def renewals(self, links: Iterable[int]) -> list[Acceptable]:

@@ -12,7 +12,7 @@ from gossip.accepting import acceptance
 from gossip.dialling import Dialler
 from gossip.errors import LocalProtocolError
 from gossip.frames import CAPABILITY
-from gossip.gate import Gate, met
+from gossip.gate import Gate
 from gossip.gauges import Gauge
 from gossip.handshake import Initiator, ReplayGuard, Responder, network_key
 from gossip.hello import REFUSALS, Hello, encode_hello
@@ -328,9 +328,9 @@ class Mesh:
             return
         self.refused.pop(link.node, None)
         log.info("link up", extra={"peer": link.node, "address": link.address()})
-        contact = met(verdict, up.peer, self._identity.key if link.is_initiator else up.peer)
-        now, wall = self._loop.time(), self._clock.wall()
-        self._obey(self._merge(verdict) + self._peer.link_up(link.number, contact, now, wall))
+        out = self._merge(verdict)
+        contact = self._gate.contact(link.number, self._identity.key if link.is_initiator else up.peer)
+        self._obey(out + self._peer.link_up(link.number, contact, self._loop.time(), self._clock.wall()))
         if link.is_live:  # the brain kept it: of two to one node the other stayed
             self._by_node[link.node] = link
 

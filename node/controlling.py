@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from gossip.gauges import Gauge
 from node.ask.answer import Answers
 from node.ask.asking import Asker
 from node.ask.judge import Whom
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from node.process import NodeProcess
 
 NODE_LOG = "node.log"
+UNWATCHED_S = 60.0
 
 
 class Controlling:
@@ -34,6 +36,8 @@ class Controlling:
 
     def __init__(self, node: "NodeProcess", about: Callable[[], SelfView], rng: Random) -> None:
         self._node = node
+        self._now = asyncio.get_running_loop().time
+        self._looked_at: float | None = None  # when a face last wanted gauges; None: not lately
         answers = Answers(
             whom=Whom(node.id, node.proofs.member),
             standing=lambda: node.view().standing,
@@ -53,12 +57,12 @@ class Controlling:
                 fabric_id=node.proofs.fabric_id,
                 epoch=str(node.author.run),
                 fabric=node.mesh.fabric_now,
-                now=asyncio.get_running_loop().time,
+                now=self._now,
                 node=node.id,
                 accounts=node.accounts,
                 publish=self._publish,
                 events=node.keeper.events,
-                gauges=node.mesh.gauges,
+                gauges=self._gauges,
                 holders=asker.holders,
                 ask=asker.ask,
             )
@@ -80,6 +84,18 @@ class Controlling:
             self._node.mesh.tell(lambda peer, record=record: peer.publish(record))  # type: ignore[misc]
             news.append(self._node.replica.version != before)
         return news
+
+    def rest(self) -> None:
+        """Nobody may be looking any more: then the hubs need not tell this node how busy the others are."""
+        if self._looked_at is not None and self._now() - self._looked_at > UNWATCHED_S:
+            self._looked_at = None
+            self._node.mesh.subscribe(on=False)
+
+    def _gauges(self) -> dict[str, Gauge]:
+        if self._looked_at is None:
+            self._node.mesh.subscribe()
+        self._looked_at = self._now()
+        return self._node.mesh.gauges()
 
     def _hubs(self) -> list[str]:
         return [row.id for row in self._node.view().nodes.values() if row.is_hub and row.rank is not Rank.LEFT]

@@ -134,7 +134,7 @@ def _acts(before: Snapshot, after: Snapshot, at: float) -> Iterator[Event]:
 
 
 def _act(kind: str, record: Record, act: Act, why: str, view: Snapshot, at: float) -> Event:
-    by = _signer(view.standing, record.key.owner)
+    by = signed_by(view.standing, record.key.owner)
     said = f": {clean(why)}" if why else ""
     verb = f"{act.verb} refused, signed by" if kind == "act.refused" else f"{act.verb} by"
     return Event(
@@ -152,7 +152,7 @@ def _name_of(view: Snapshot, target: str) -> str:
     return row.name if row is not None else target
 
 
-def _signer(standing: Standing, key: bytes) -> str:
+def signed_by(standing: Standing, key: bytes) -> str:
     """Who signed, as people call them: an operator by name, a member by the provider; a stranger has only an id."""
     operators = standing.in_force.current.charter.operators if standing.in_force else ()
     operator = next((each.name for each in operators if each.key == key), None)
@@ -207,14 +207,21 @@ def _overlays(*, is_suspect: bool, is_draining: bool, row: NodeRow, at: float) -
         yield _of_node("undrained", row, "takes requests again", at)
 
 
-def _expulsion(row: NodeRow, after: Snapshot, at: float) -> Event:
-    order = after.standing.evicted.get(row.id)
+def evicted_by(standing: Standing, node: str) -> str | None:
+    """By whom a node was evicted and why, in words; None: it was not."""
+    order = standing.evicted.get(node)
     act = read_body(order) if order is not None else None
     if order is None or not isinstance(act, Act):
+        return None
+    return f"evicted by {signed_by(standing, order.key.owner)}" + (f": {clean(act.reason)}" if act.reason else "")
+
+
+def _expulsion(row: NodeRow, after: Snapshot, at: float) -> Event:
+    text = evicted_by(after.standing, row.id)
+    if text is None:
         return _of_node("expelled", row, "is no member any more: its membership or certificate ended", at)
-    by = _signer(after.standing, order.key.owner)
-    said = f": {clean(act.reason)}" if act.reason else ""
-    return _of_node("evicted", row, f"evicted by {by}{said}", at, by=by)
+    by = signed_by(after.standing, after.standing.evicted[row.id].key.owner)
+    return _of_node("evicted", row, text, at, by=by)
 
 
 def _of_node(what: str, row: NodeRow, text: str, at: float, **cause: str | int) -> Event:

@@ -5,7 +5,6 @@ end holds memory. What cannot be parsed is answered in the shape of every other 
 """
 
 import asyncio
-import re
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,12 +18,27 @@ STALL_S = 60.0  # a client that takes nothing of its answer for so long will tak
 
 
 # Some clients offer HTTP/2 with every plain request (RFC 7540 §3.2). Nothing here is upgraded, and a server may
-# ignore the offer (RFC 9110 §7.8), but the parser would stop at it and lose the body: it is hidden in place.
-_UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
+# ignore the offer (RFC 9110 §7.8), but the parser would stop at it, lose the body and read what follows as another
+# request: the offer is hidden in place, and one that could not be hidden is refused.
+_OFFER = b"upgrade:"
+_HIDDEN = b"x-ignor:"
 
 
-def _ignored(found: re.Match[bytes]) -> bytes:
-    return found[1] + b"x-ignor:"
+def hide_upgrade(data: bytearray, *, at_line: bool) -> None:
+    """Rename the upgrade headers among the lines of a head, in place; a body that follows is left alone.
+
+    Args:
+        data: bytes of one head, and what comes after it.
+        at_line: whether they begin with a line, not within one.
+    """
+    at = 0 if at_line else data.find(b"\n") + 1
+    while at_line or at > 0:
+        if data.startswith((b"\r\n", b"\n"), at):
+            return  # the end of the head
+        if data[at : at + len(_OFFER)].lower() == _OFFER:
+            data[at : at + len(_OFFER)] = _HIDDEN
+        at_line = False
+        at = data.find(b"\n", at) + 1
 
 
 class DoorProtocol(HttpToolsProtocol):
@@ -32,8 +46,10 @@ class DoorProtocol(HttpToolsProtocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
-    _raw_b = 0  # of the current head, parsed or not
+    _unread_b = 0  # since the last thing the parser told of: what it may be holding
     _is_at_head = True
+    _is_at_line = True  # the next byte of the head begins a line
+    _held = b""  # the beginning of a line that may become an offer to upgrade
     _head_b = 0
     _headers = 0
     _status = HTTPStatus.BAD_REQUEST
@@ -51,16 +67,26 @@ class DoorProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        if not self._is_at_head:
-            super().data_received(data)
-            return
-        if b"pgrade:" in data.lower():
-            data = _UPGRADE.sub(_ignored, data, count=1)
-        self._raw_b += len(data)
-        super().data_received(data)
-        if self._is_at_head and self._raw_b > MAX_HEAD_B and not self.transport.is_closing():
+        self._unread_b += len(data)
+        super().data_received(self._without_offers(data) if self._is_at_head else data)
+        if self._unread_b > MAX_HEAD_B and not self.transport.is_closing():
             self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # one line that never ends: the parser holds it
             self.send_400_response("")
+
+    def _without_offers(self, data: bytes) -> bytes:
+        """The bytes of a head, as far as it is sure that no offer to upgrade begins at their end."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        at_line, self._is_at_line = self._is_at_line, data.endswith(b"\n")
+        last = data.rfind(b"\n") + 1
+        if (last or at_line) and 0 < len(data) - last < len(_OFFER) and _OFFER.startswith(data[last:].lower()):
+            data, self._held = data[:last], data[last:]
+            self._is_at_line = True
+        if b"pgrade:" in data.lower():
+            hidden = bytearray(data)
+            hide_upgrade(hidden, at_line=at_line)
+            return bytes(hidden)
+        return data
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
@@ -81,8 +107,8 @@ class DoorProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole; what comes next is the head of another."""
-        self._is_at_head = True
-        self._raw_b = 0
+        self._is_at_head = self._is_at_line = True
+        self._unread_b = 0
         super().on_message_complete()
 
     def on_url(self, url: bytes) -> None:
@@ -91,19 +117,30 @@ class DoorProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
+        """A header; after the body it is a trailer, which counts for its size and for nothing else (RFC 9110 §6.5)."""
         self._headers += 1
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if self._is_at_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
+        if self.parser.should_upgrade():
+            raise ValueError("an offer to upgrade that was not hidden")  # the parser turns it into a refusal
         self._disarm()
         self._is_at_head = False
+        self._unread_b = 0
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unread_b = 0
+        super().on_body(body)
+
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be served and close."""
+        """Refuse what cannot be served and close; never so that it would be read as the answer to something else."""
+        if not self._may_refuse():
+            return
         status = self._status
         code = "headers_too_large" if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE else "bad_request"
         if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
@@ -115,6 +152,20 @@ class DoorProtocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _may_refuse(self) -> bool:
+        """Whether a refusal would be read as what it is; if not, the connection ends as soon as it may."""
+        cycle = self.cycle
+        if cycle is None:
+            return True
+        if self._is_at_head:  # what cannot be parsed comes after the request of this cycle
+            if not cycle.response_complete:
+                cycle.keep_alive = False  # it is answered, and then the connection ends
+            return cycle.response_complete
+        if cycle.response_started or self.pipeline:
+            self.transport.close()
+            return False
+        return True
 
     def _count(self, size: int) -> None:
         self._head_b += size

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from gossip.mesh import Mesh
+from node.events import evicted_by
 from registry.acts import subject
 from registry.author import Author
 from registry.errors import TelaError
@@ -70,7 +71,6 @@ class Orders:
     Args:
         author: writes the outcomes.
         mesh: carries them.
-        run: this node's run.
         is_hub: whether it turns others away.
         fleet: this node's engines; None on one without.
         fabric: unix seconds, fabric time.
@@ -94,14 +94,22 @@ class Orders:
         self._fabric = fabric
         self._say = say
         self._handled: set[bytes] = set()
+        self._put_out = ""  # by whom this node was evicted, as it was said last
 
     def look(self, standing: Standing, tasks: asyncio.TaskGroup) -> None:
-        """Take up what is due now."""
+        """Take up what is due now, and say when this node is put out or let in again."""
+        self._notice_eviction(standing)
         self._handled |= answered(self._mesh.replica, self._author.key)
         for todo in due(standing, self._author.id, self._handled, is_hub=self._is_hub):
             self._handled.add(todo.record.order.hash)
             self._say({"event": "act", "verb": todo.act.verb, "target": todo.act.target, "reason": todo.act.reason})
             tasks.create_task(self._carry_out(todo))
+
+    def _notice_eviction(self, standing: Standing) -> None:
+        put_out = evicted_by(standing, self._author.id) or ""
+        if put_out != self._put_out:
+            self._put_out = put_out
+            self._say({"event": "evicted" if put_out else "readmitted", "text": put_out})
 
     async def _carry_out(self, todo: Todo) -> None:
         try:

@@ -27,7 +27,7 @@ from node.platform.host import facts
 from node.platform.limits import warn_at
 from node.proofs import Proofs
 from node.selfview import self_view
-from node.statedir import next_run_of
+from node.statedir import keep_to, next_run_of
 from node.tunnel import REQUEST
 from registry.author import Author
 from registry.clock import Clock
@@ -64,6 +64,7 @@ class NodeProcess:
         self.state = Path(config.state)
         make_private(self.state)
         self.proofs = Proofs(config, clock)
+        keep_to(self.state, self.proofs.fabric_id)
         self.replica = Replica()
         for record in self.proofs.first():
             self.replica.apply(record)
@@ -271,6 +272,8 @@ class NodeProcess:
         while True:
             if self.engines is not None:
                 self.mesh.measure({"in_flight": self.engines.in_flight})
+            if self._face is not None:
+                self._face.rest()
             await asyncio.sleep(MEASURE_S)
 
     def _give_way(self, other: Record) -> None:

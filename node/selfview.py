@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from os import getpid
 from typing import TYPE_CHECKING
 
+from gossip.hello import REFUSALS
+from gossip.session import Refused
 from node.control.schema import (
     EngineView,
     FabricName,
@@ -14,9 +16,11 @@ from node.control.schema import (
     SelfView,
     WarningView,
 )
+from node.events import evicted_by
 from registry.charter import Grant
 from registry.ids import key_id
 from registry.lifecycle import Rank
+from registry.record import Record
 from registry.text import clean
 from registry.views import Snapshot
 
@@ -91,21 +95,48 @@ def _engines(node: "NodeProcess") -> Iterable[EngineView]:
 
 
 def _warnings(node: "NodeProcess", view: Snapshot, offset: float) -> Iterable[WarningView]:
-    if node.id in view.evicted:
-        yield _warning("evicted", "error", "this node was evicted", "ask an operator; tela operators list names them")
-    elif not any(name == node.id for name, _ in view.standing.grants):
-        yield _warning(
-            "not_entitled", "error", "this node's membership does not count here", "tela whoami says what is missing"
-        )
-    if node.config.listen is None and not node.mesh.linked():
-        refused = next(iter(node.mesh.refused.values()), None)
-        why = f", which said: {refused.code}" if refused else ""
+    if (entitlement := _entitlement(node, view)) is not None:
+        yield entitlement
+    elif node.config.listen is None and not node.mesh.linked():
+        why = next((f", which said: {_said(each)}" for each in node.mesh.refused.values()), "")
         yield _warning("no_link", "error", f"no link to any hub{why}", "check the network to the hubs' addresses")
+    if node.mesh.superseded is not None:
+        yield _warning(
+            "superseded", "error", "another run of this node's key is alive; this one ends", "start one of them only"
+        )
     if abs(offset) > CLOCK_WARN_S:
         text = f"this host's clock is {abs(offset):.0f} s {'behind' if offset > 0 else 'ahead of'} the hubs'"
         yield _warning("clock", "warning", text, "set it: chronyc makestep, or ask who runs the host")
     if (trouble := node.keeper.trouble) is not None:
         yield _warning("journal", "warning", trouble.text, trouble.hint)
+
+
+def _entitlement(node: "NodeProcess", view: Snapshot) -> WarningView | None:
+    """Why this node is nobody in the fabric; None: it is somebody.
+
+    A node that was away when it was evicted may not hold the act: then it knows from the hubs that turn it away.
+    """
+    act = evicted_by(view.standing, node.id)
+    said = {each.code for each in node.mesh.refused.values() if each.by_peer}
+    if act is not None or ("evicted" in said and not node.mesh.linked()):
+        text = f"this node was {act}" if act is not None else "this node was evicted, say the hubs"
+        remedy = "ask an operator to let it in again: tela evict --lift NODE; tela operators list names them"
+        return _warning("evicted", "error", text, remedy)
+    if not any(name == node.id for name, _ in view.standing.grants):
+        why = next((f": {why}" for record, why in view.standing.refused if _is_ours(node, record)), "")
+        text = f"this node's membership does not count here{why}"
+        return _warning("not_entitled", "error", text, "tela whoami says what is missing")
+    return None
+
+
+def _is_ours(node: "NodeProcess", record: Record) -> bool:
+    key = record.key
+    return (key.kind == "certificate" and key.id == node.id) or record.order.hash == node.proofs.membership.order.hash
+
+
+def _said(refused: Refused) -> str:
+    code = refused.code if refused.code in REFUSALS else "a reason of a later release"
+    return REFUSALS.get(code, code)
 
 
 def _warning(code: str, severity: str, text: str, remedy: str) -> WarningView:

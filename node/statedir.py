@@ -15,7 +15,7 @@ from typing import NamedTuple
 from node.fabricdir import checked_name, read_seed, seed_line
 from node.lockfile import Live, Lock, decode, read, release, take
 from node.places import make_private
-from node.private import blame, create_private, write_private
+from node.private import blame, create_private, read_private, write_private
 from registry.errors import TelaError
 
 MAX_SLOTS = 1000  # nodes of one fabric on one host; beyond that something starts nodes in a loop
@@ -159,6 +159,22 @@ def next_run_of(directory: Path, what: str, known: int, unix_ms: int) -> int:
     run = next_run(persisted, known, unix_ms)
     write_private(path, f"{run}\n".encode())
     return run
+
+
+def keep_to(directory: Path, fabric_id: bytes) -> None:
+    """Say whose directory this is, once: two fabrics may bear one name, and must not share keys and journals.
+
+    Raises:
+        TelaError: it is another fabric's.
+    """
+    path = directory / "fabric"
+    create_private(path, fabric_id.hex().encode() + b"\n")
+    if read_private(path) != fabric_id.hex().encode() + b"\n":
+        raise TelaError(
+            f"{directory} belongs to another fabric of the same name",
+            hint=f"move it away: mv {directory} {directory}.old",
+            code="other_fabric",
+        )
 
 
 def _claim(above: Path, slot: int, mine: Lock, live: Live) -> StateDir:

@@ -44,7 +44,8 @@ def engines_of(flags: Mapping[str, object], settings: Settings, env: Mapping[str
     models, aliases = _tuple(flags, "model"), _tuple(flags, "alias")
     if models and len(models) != len(asked):
         raise wrong(
-            f"{len(models)} --model for {len(asked)} engines", "give one for each --process, in order, or none at all"
+            f"{len(models)} --model, but {len(asked)} --process and --engine-url",
+            "give one for each --process, in order, or none at all",
         )
     if aliases and len(asked) != 1:
         raise wrong(

@@ -1,6 +1,5 @@
 """`tela config show`: every setting, its value and where that came from."""
 
-import json
 import os
 
 import click
@@ -15,11 +14,11 @@ def config() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show(as_json: bool) -> None:
     """List settings. A flag wins over TELA_…, that over config.toml, that over the default."""
-    from console.here import places_here
-    from console.views.table import plain
+    from console.here import CONFIG, places_here
+    from console.printing import lines, table
     from node.settings import SETTINGS, read_file, resolve
 
-    path = places_here().config / "config.toml"
+    path = places_here().config / CONFIG
     settings = resolve({}, os.environ, read_file(path))
     rows = [
         {
@@ -32,8 +31,7 @@ def show(as_json: bool) -> None:
         for name, setting in settings.items()
     ]
     if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
+        lines(rows)
         return
-    click.echo(plain(rows, ("setting", "value", "source", "environment", "help")))
+    table(rows, ("setting", "value", "source", "environment", "help"), "")
     click.echo(f"file: {path}" + ("" if path.exists() else " (not there)"), err=True)

@@ -9,51 +9,48 @@ import click
 
 from console.commands.completion import model_names
 
-MAX_KEY_CHARS = 256
-
 
 @click.command()
 @click.argument("url")
 @click.option("--insecure-http", is_flag=True, help="Send the key over plain HTTP beyond this host.")
-def login(url: str, insecure_http: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def login(url: str, insecure_http: bool, as_json: bool) -> None:
     """Keep the API key for a door, after asking the door whether it is valid.
 
     The key is read from the terminal without being shown, or from stdin: never from the command line, where every
     user of this host could read it.
     """
+    import json
+
     from console import credentials
     from console.caller import Caller
     from console.here import places_here
     from registry.text import clean
 
-    secret = _secret()
-    caller = Caller(url, secret, insecure=insecure_http)
+    caller = Caller(url, _secret(), insecure=insecure_http)
     about = caller.get("/v1/keys/self")
-    label = clean(str(about.get("label", "")), 80)
-    kept = credentials.Credential(caller.url, str(about.get("id", "")), secret, label)
-    path = credentials.keep(places_here().config, kept)
-    click.echo(f"{kept.id} {label}".strip())
+    key, label = (clean(str(about.get(name) or ""), 80) for name in ("id", "label"))
+    path = credentials.keep(places_here().config, credentials.Credential(caller.url, key, caller.secret, label))
+    if as_json:
+        click.echo(json.dumps({"id": key, "label": label, "url": caller.url, "kept": str(path)}))
+        return
+    click.echo(f"{key} {label}".strip())
     click.echo(f"kept in {path}; try it: tela try MODEL", err=True)
 
 
 def _secret() -> str:
-    from registry.errors import TelaError
+    from console.presented import checked_key, read_word
 
     if sys.stdin.isatty():
-        text = click.prompt("API key", hide_input=True, err=True, prompt_suffix=": ")
-    else:
-        text = sys.stdin.readline(MAX_KEY_CHARS + 2)
-    text = str(text).strip()
-    if not text:
-        raise TelaError("no key came on stdin", hint="tela login URL < file-with-the-key", code="usage")
-    return text
+        return checked_key(str(click.prompt("API key", hide_input=True, err=True)).strip())
+    return checked_key(read_word("-"))
 
 
 @click.command(name="try")
 @click.argument("model", required=False, shell_complete=model_names)
 @click.argument("prompt", default="Say hello in five words.")
 @click.option("--url", help="The door; the one used last unless told.")
-@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(1, 4096))
+@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(1, 4096), help="At most so many.")
 @click.option("--insecure-http", is_flag=True, help="Send the key over plain HTTP beyond this host.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with the text and the times.")
 def try_(model: str | None, prompt: str, url: str | None, max_tokens: int, insecure_http: bool, as_json: bool) -> None:
@@ -65,11 +62,7 @@ def try_(model: str | None, prompt: str, url: str | None, max_tokens: int, insec
     key = credentials.chosen(places_here().config, os.environ, url)
     caller = Caller(key.url, key.secret, insecure=insecure_http)
     if model is None:
-        listed = caller.get("/v1/models").get("data", [])
-        for each in listed:
-            click.echo(_clean(str(each.get("id"))))
-        if not listed:
-            click.echo("no model can be called now", err=True)
+        _show_models(caller.get("/v1/models"), as_json=as_json)
         return
     body = {
         "model": model,
@@ -79,6 +72,16 @@ def try_(model: str | None, prompt: str, url: str | None, max_tokens: int, insec
         "stream_options": {"include_usage": True},
     }
     _show(caller.events("/v1/chat/completions", body), as_json=as_json)
+
+
+def _show_models(answer: dict[str, Any], *, as_json: bool) -> None:
+    import json
+
+    models = [_clean(str(each.get("id"))) for each in answer.get("data") or [] if isinstance(each, dict)]
+    for model in models:
+        click.echo(json.dumps({"model": model}) if as_json else model)
+    if not models:
+        click.echo("no model can be called with this key now", err=True)
 
 
 def _show(events: Iterator[dict[str, Any]], *, as_json: bool) -> None:

@@ -1,10 +1,6 @@
 """`tela status`, `nodes`, `models`, `events` and `logs`: what a node of this account here knows of the fabric."""
 
 import json
-import shutil
-import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 import click
 
@@ -41,13 +37,14 @@ def status(fabric: str | None, as_json: bool) -> None:
 def nodes(everything: bool, fabric: str | None, as_json: bool) -> None:
     """List nodes: state, roles, what they serve, where they run."""
     from console.here import control_here
+    from console.printing import lines, table
     from console.views.fleet import NODE_COLUMNS, node_rows
 
     view = control_here(fabric).get("/view")
     if as_json:
-        _lines(node for node in view["nodes"] if everything or node["state"] != "LEFT")
+        lines(node for node in view["nodes"] if everything or node["state"] != "LEFT")
         return
-    _table(node_rows(view, everything=everything), NODE_COLUMNS, "no nodes; that includes this one, so wait a moment")
+    table(node_rows(view, everything=everything), NODE_COLUMNS, "no nodes; that includes this one, so wait a moment")
 
 
 @click.command()
@@ -57,15 +54,16 @@ def nodes(everything: bool, fabric: str | None, as_json: bool) -> None:
 def models(replicas: bool, fabric: str | None, as_json: bool) -> None:
     """List models: state, replicas ready of wanted, what they can."""
     from console.here import control_here
+    from console.printing import lines, table
     from console.views.fleet import MODEL_COLUMNS, REPLICA_COLUMNS, model_rows, next_step, replica_rows
 
     view = control_here(fabric).get("/view")
     if as_json:
-        _lines(view["replicas" if replicas else "models"])
+        lines(view["replicas" if replicas else "models"])
     elif replicas:
-        _table(replica_rows(view), REPLICA_COLUMNS, "no replicas")
+        table(replica_rows(view), REPLICA_COLUMNS, "no replicas")
     else:
-        _table(model_rows(view), MODEL_COLUMNS, next_step(view))
+        table(model_rows(view), MODEL_COLUMNS, next_step(view))
 
 
 @click.command()
@@ -121,19 +119,3 @@ def logs(
     for line in log_tail(fabric, Wish(node, slot, lines, follow), passphrase_file, time.sleep):
         text = clean(line, MAX_LINE_CHARS)
         click.echo(json.dumps({"line": text}) if as_json else text)
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> None:
-    for row in rows:
-        click.echo(json.dumps(row))
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], empty: str) -> None:
-    from console.views.table import plain
-
-    if not rows:
-        click.echo(empty, err=True)
-        return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    kept = tuple(column for column in columns if any(row.get(column) for row in rows)) or columns
-    click.echo(plain(rows, kept, width=width))

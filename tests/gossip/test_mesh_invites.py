@@ -328,3 +328,26 @@ def test_the_accounts_shelf_is_shared_between_those_that_may_hold_it_alone():
             assert lines == {other.id: True, worker.id: False}
 
     run(main())
+
+
+def test_who_may_not_hold_the_accounts_shelf_any_more_is_not_sent_it_on_the_old_link():
+    async def main():
+        network, hubs, clock = MemoryNetwork(), [], WallClock()
+        door, other = (
+            MeshNode(who, network.host(name), listen=f"{name}:0", hubs=hubs, accounts=True, clock=clock)
+            for who, name in ((HUB, "a"), (OTHER_HUB, "b"))
+        )
+        async with started(door, other):
+            hubs += [door.address(), other.address()]
+            await until(lambda: door.mesh.is_linked(other.id) and other.id in door.view().nodes)
+            (line,) = door.peer._lines.values()
+            assert line.contact.accounts
+            door.tell(certificate(OTHER_HUB, roles=("worker",), seq=2))
+            await until(lambda: line not in door.peer._lines.values(), within=GONE_WITHIN_S)
+            await until(lambda: door.mesh.is_linked(other.id), within=30.0)
+            assert [each.contact.accounts for each in door.peer._lines.values()] == [False]
+            kept = list(door.mesh._links.values())
+            await asyncio.sleep(10.0)
+            assert list(door.mesh._links.values()) == kept
+
+    run(main())

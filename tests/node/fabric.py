@@ -11,7 +11,7 @@ import aiohttp
 from gossip.websocket import WebsocketNetwork
 from node.clock import SystemClock
 from node.config import DoorConfig, EngineConfig, HubAddress, NodeConfig
-from node.demo import found_authority
+from node.demo import Authority, found_authority
 from node.engine.demo import DemoEngine, EngineOptions
 from node.engine.demo_wire import listening
 from node.process import NodeProcess
@@ -31,6 +31,7 @@ class Door:
     workers: list[NodeProcess]
     engines: list
     state: Path
+    authority: Authority
 
     def post(self, path="/v1/chat/completions", *, json=None, data=None, headers=None):
         given = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json", **(headers or {})}
@@ -120,7 +121,7 @@ async def fabric(tmp_path, *, workers=1, options=None, deadline_s=600.0, models=
             processes.append(worker)
             tasks.create_task(worker.run())
         session = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
-        door = Door(ready["http"], authority.secret, session, ingress, processes[1:], engines, tmp_path)
+        door = Door(ready["http"], authority.secret, session, ingress, processes[1:], engines, tmp_path, authority)
         if not models:
             await door.until(lambda: len(ingress.view().routable.get(MODEL, ())) == workers)
             await door.until(lambda: len(ingress.mesh.linked()) == workers)

@@ -90,7 +90,9 @@ def test_a_member_that_is_no_ingress_gets_nothing_from_a_worker(tmp_path):
         assert not asked._is_ingress(asker.id)
         assert asked._is_ingress(door.ingress.id)
         head = RequestHead("e0", row.record.order.run, "/v1/chat/completions", "rid", [])
-        asked.engines.worker._granted = asked.engines.worker._granted._replace(is_ingress=lambda _: asked._is_ingress(asker.id))
+        asked.engines.worker._granted = asked.engines.worker._granted._replace(
+            is_ingress=lambda _: asked._is_ingress(asker.id)
+        )
         stream = door.ingress.mesh.open(asked.id, REQUEST, encode_head(head))
         stream.write(json.dumps(chat()).encode())
         stream.end()

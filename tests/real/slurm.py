@@ -1,21 +1,26 @@
-"""A real one-node Slurm on loopback, from Debian's packages, for the time of the tests. Needs root.
+"""A real Slurm of one node on loopback, from Debian's packages, for the time of the tests. Needs root.
 
-`running()` installs what is missing, starts munged, slurmctld and slurmd, and stops what it started.
+It brings its own munge, its own ports and its own configuration, all in one directory: a cluster that this machine
+belongs to already is not touched. Commands find it by `SLURM_CONF`.
 """
 
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 CPUS = 8  # advertised, whatever the host has: eight tasks run at once
 CONF = """\
 ClusterName=tela
 SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
 SlurmUser=root
 SlurmdUser=root
 SlurmdParameters=config_overrides
@@ -23,9 +28,9 @@ StateSaveLocation={state}/ctld
 SlurmdSpoolDir={state}/d
 SlurmctldPidFile={state}/slurmctld.pid
 SlurmdPidFile={state}/slurmd.pid
-SlurmctldLogFile={state}/slurmctld.log
-SlurmdLogFile={state}/slurmd.log
 AuthType=auth/munge
+AuthInfo=socket={state}/munge/socket
+CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SchedulerType=sched/backfill
@@ -33,112 +38,137 @@ SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
-KillWait=10
+KillWait=30
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4000 State=UNKNOWN
-PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16
+NodeName={host} NodeAddr=127.0.0.1 Port={d_port} CPUs={cpus} RealMemory=1000 State=UNKNOWN
+PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 
 
 class Slurm:
-    """A running cluster of one node."""
+    """A running cluster of one node.
 
-    def submit(self, script: Path, *options: str, env: dict[str, str] | None = None) -> str:
-        """Submit a job; returns its id."""
-        done = _run("sbatch", "--parsable", *options, str(script), env=env)
-        return done.strip().partition(";")[0]
+    Attributes:
+        env: what a command needs in its environment to find it.
+    """
 
-    def cancel(self, job: str, *options: str) -> None:
-        """`scancel`."""
-        _run("scancel", *options, job)
+    def __init__(self, conf: Path) -> None:
+        self.env = {"SLURM_CONF": str(conf)}
 
-    def states(self, job: str) -> list[str]:
-        """The states of a job's tasks that Slurm still knows of."""
-        done = subprocess.run(
-            ["squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%T"], capture_output=True, text=True, check=False
-        )
-        return done.stdout.split()
+    def run(self, *words: str) -> str:
+        """What one of Slurm's commands prints."""
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **self.env})
+        assert done.returncode == 0, f"{words[0]}: {done.stderr}"
+        return done.stdout
+
+    def tasks(self) -> dict[str, str]:
+        """The state of every array task that is queued, runs or ends, as `12_3`: by its job and index."""
+        rows = (line.split() for line in self.run("squeue", "-h", "-r", "-o", "%i %T").splitlines())
+        return {task: state for task, state in rows}
 
 
 def reason_not_here() -> str:
     """Why a Slurm cannot be run on this machine; empty when it can."""
     if os.geteuid() != 0:
         return "needs root for its daemons"
-    if shutil.which("slurmctld") is None and shutil.which("apt-get") is None:
+    if not _is_installed() and shutil.which("apt-get") is None:
         return "no slurmctld, and no apt-get to install it"
     return ""
 
 
 @contextmanager
-def running(state: Path):
-    """A cluster whose daemons live as long as the block."""
+def running() -> Iterator[Slurm]:
+    """A cluster whose daemons and jobs live as long as the block."""
     _install()
-    _start(state)
-    try:
-        yield Slurm()
-    finally:
-        for name in ("slurmd", "slurmctld"):
-            pidfile = state / f"{name}.pid"
-            if pidfile.exists():
-                subprocess.run(["kill", pidfile.read_text().strip()], check=False)
+    state = Path(tempfile.mkdtemp(prefix="tela-slurm-"))  # not pytest's own: a socket's path has to be short
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, state, ignore_errors=True)
+        yield _started(state, stack)
+
+
+def _is_installed() -> bool:
+    return all(shutil.which(program) for program in PROGRAMS)
 
 
 def _install() -> None:
-    if shutil.which("slurmctld") and shutil.which("slurmd") and shutil.which("munged"):
+    if _is_installed():
         return
     quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
     subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-    subprocess.run(["apt-get", "install", "-y", "-qq", *PACKAGES], check=True, **quiet)
+    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES], check=True, **quiet)
 
 
-def _start(state: Path) -> None:
-    for name in ("ctld", "d"):
-        (state / name).mkdir(parents=True, exist_ok=True)
-    _munge()
-    host = socket.gethostname().partition(".")[0]
-    conf = Path("/etc/slurm/slurm.conf")
-    conf.parent.mkdir(exist_ok=True)
-    conf.write_text(CONF.format(host=host, state=state, cpus=CPUS))
-    subprocess.run(["slurmctld"], check=True)
-    _until(lambda: _ok("scontrol", "ping"))
-    subprocess.run(["slurmd"], check=True)
-    _until(lambda: any(word in _out("sinfo", "-h", "-o", "%t") for word in ("idle", "mix", "alloc")))
+def _started(state: Path, stack: ExitStack) -> Slurm:
+    for name in ("ctld", "d", "munge"):
+        (state / name).mkdir()
+    state.chmod(0o755)
+    conf = state / "slurm.conf"
+    ports = dict(zip(("ctld_port", "d_port"), free_ports(2), strict=True))
+    conf.write_text(CONF.format(host=socket.gethostname().partition(".")[0], state=state, cpus=CPUS, **ports))
+    slurm = Slurm(conf)
+    _munge(state / "munge", stack)
+    _daemon(stack, state / "slurmctld.log", "slurmctld", "-D", "-f", str(conf))
+    _until(lambda: "UP" in slurm.run("scontrol", "ping"), state / "slurmctld.log")
+    _daemon(stack, state / "slurmd.log", "slurmd", "-D", "-f", str(conf))
+    _until(lambda: slurm.run("sinfo", "-h", "-o", "%t").strip() == "idle", state / "slurmd.log")
+    stack.callback(_end_jobs, slurm)
+    return slurm
 
 
-def _munge() -> None:
-    if _ok("munge", "-n"):
-        return
-    for directory in ("/run/munge", "/var/lib/munge", "/var/log/munge", "/etc/munge"):
-        Path(directory).mkdir(exist_ok=True)
-    key = Path("/etc/munge/munge.key")
-    if not key.exists():
-        key.write_bytes(os.urandom(1024))
-    for directory in ("/run/munge", "/var/lib/munge", "/var/log/munge", "/etc/munge"):
-        subprocess.run(["chown", "-R", "munge:", directory], check=True)
+def _munge(where: Path, stack: ExitStack) -> None:
+    key = where / "key"
+    key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    Path("/run/munge").chmod(0o755)
-    subprocess.run(["runuser", "-u", "munge", "--", "/usr/sbin/munged"], check=True)
-    _until(lambda: _ok("munge", "-n"))
+    places = [f"--{name}-file={where / name}" for name in ("key", "pid", "seed", "log")]
+    _daemon(stack, where / "out", "munged", "-F", "-f", f"--socket={where / 'socket'}", *places)
+    _until((where / "socket").exists, where / "out")
 
 
-def _until(holds, within_s: float = 30.0) -> None:
+def _daemon(stack: ExitStack, log: Path, *words: str) -> None:
+    with log.open("w") as out:
+        child = subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+
+    def end() -> None:
+        child.terminate()
+        try:
+            child.wait(10.0)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    stack.callback(end)
+
+
+def _end_jobs(slurm: Slurm) -> None:
+    """End what still runs, the hard way: a test that is happy has ended it already."""
+    if slurm.tasks():
+        slurm.run("scancel", "--full", "--signal=KILL", "--state=RUNNING")
+        slurm.run("scancel", "--user=root")
+        deadline = time.monotonic() + 20.0
+        while slurm.tasks() and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this host that nobody holds now, all different."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _until(holds: Callable[[], bool], log: Path, within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "Slurm did not come up"
-        time.sleep(0.2)
+    while not _is_so(holds):
+        assert time.monotonic() < deadline, f"Slurm did not come up:\n{log.read_text()[-2000:]}"
+        time.sleep(0.1)
 
 
-def _ok(*words: str) -> bool:
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
-
-
-def _out(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
-
-
-def _run(*words: str, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def _is_so(holds: Callable[[], bool]) -> bool:
+    try:
+        return holds()
+    except AssertionError:  # a command that cannot reach its daemon yet
+        return False

@@ -150,10 +150,11 @@ def test_a_revocation_is_not_taken_back_by_granting_again():
 
 
 def test_a_copied_id_changes_nothing_about_the_key_that_had_it():
-    copy = key_grant(by=LEAD_B, project="b", digest=b"x" * 32)
     mine = key_grant(by=LEAD_A, project="a", digest=b"s" * 32)
-    assert rows(copy, mine)["k_1"].project == "a"  # the charter names this one first
-    assert why(copy, mine) == ["another operator's key has this id"]
+    for number in range(8):  # some hash is smaller, some is greater
+        copy = key_grant(by=LEAD_B, project="b", digest=bytes((number,)) * 32)
+        assert rows(copy, mine)["k_1"].project == "a"  # the charter names this one first
+        assert why(copy, mine) == ["another operator's key has this id"]
 
 
 def test_a_copied_digest_takes_no_key_over():

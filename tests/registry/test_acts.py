@@ -40,13 +40,15 @@ def test_a_number_is_above_every_signers_on_that_subject():
 
 
 def test_acts_name_the_signers_one_before():
-    first, later = act_record("drain", NODE, at=1.0), act_record("ack", NODE, at=2.0)
-    held = holding(later, first, act_record("drain", NODE, by=SECOND, at=9.0))
-    assert previous(held, OPERATOR.key) == later.order.hash
+    verbs = ("drain", "restart", "evict", "ack")
+    own = [act_record(verb, NODE, at=float(at)) for at, verb in enumerate(verbs)]
+    held = holding(*reversed(own), act_record("drain", NODE, by=SECOND, at=9.0))
+    for count in range(1, len(own) + 1):
+        assert previous(holding(*own[:count]), OPERATOR.key) == own[count - 1].order.hash
     assert previous(held, STRANGER.key) == b""
-    act = read_body(write(held, "restart"))
+    act = read_body(write(held))
     assert isinstance(act, Act)
-    assert act.prev == later.order.hash
+    assert act.prev == own[-1].order.hash
 
 
 def test_of_acts_of_one_moment_the_greater_hash_is_the_one_before():

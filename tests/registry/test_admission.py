@@ -127,8 +127,8 @@ def test_a_membership_lasts_for_the_days_of_its_invite_after_it_was_last_renewed
     base = (*BASE[:2], invite(INVITE, days=10), JOINED)
     hub = (membership(), certificate(NODE))
     assert verdict(*base, acceptance(INVITE, ANN, by=HUB)).admissions[ANN.key].not_after == 10 * DAY_S
-    renewed = acceptance(INVITE, ANN, by=NODE, at=0.0, renewed=4 * DAY_S)
-    view = verdict(*base, *hub, acceptance(INVITE, ANN, by=HUB), renewed)
+    renewed = [acceptance(INVITE, ANN, by=by, renewed=days * DAY_S) for by, days in ((NODE, 4), (LATER, 3))]
+    view = verdict(*base, *hub, certificate(LATER), acceptance(INVITE, ANN, by=HUB), *renewed)
     assert view.admissions[ANN.key].not_after == 14 * DAY_S
 
 
@@ -190,6 +190,17 @@ def test_an_evicted_hub_of_the_charter_accepts_nobody():
     view = verdict(*BASE, acceptance(INVITE, ANN, by=HUB, at=30.0), act_record("evict", HUB, at=20.0))
     assert view.admissions == {}
     assert view.accepters == frozenset()
+
+
+def test_a_hub_of_the_charter_that_one_provider_evicted_is_still_heard():
+    fleet = Person(50)
+    entries = (operator(OPERATOR, *ALL_VERBS), operator(fleet, "fleet", scope="provider:lab"))
+    charter = successor(FOUNDING.charter, *entries, hubs=(HUB,))
+    word = acceptance(INVITE, ANN, by=HUB, at=30.0)
+    as_a_node = (membership(), certificate(HUB), act_record("evict", HUB, by=fleet, at=20.0))
+    view = verdict(FOUNDING.charter, charter, invite(INVITE), JOINED, word, *as_a_node)
+    assert ANN.key in view.admissions
+    assert why(view, word) == []
 
 
 # --- one key, several memberships

@@ -1,0 +1,223 @@
+"""docs/getting-started.md, typed line by line, with a real Slurm under it; and what happens when its jobs end.
+
+What differs from the page: `login1` is this host, the ports are free ones, CLAIM, k_… and host1@chem are what was
+printed before. `vllm` is a script that starts the demo engine with the same arguments; the real one has a test of
+its own, and eight of them do not fit on two cores. Handing over a file (the invite, the job script) is a copy.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real import slurm
+from tests.real.callers import calling
+from tests.real.walk import Person, Walk
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+MODEL = "org/model"
+TASKS = 8
+START_S = 90.0  # eight Pythons and eight engines on two cores
+END_S = 40.0
+REVOKED_S = 5.0  # what is promised
+VLLM = """\
+#!/bin/sh
+# Stands in for vLLM: the same command line, and 20 words in 0.3 s.
+[ "$1" = serve ] && model=$2 && shift 2
+exec {python} -I -m node.engine.demo --model "$model" --first-ms 100 --delay-ms 10 "$@"
+"""
+
+
+class Lab:
+    """Ada and kim, a fabric, and eight nodes of one array job: the page, typed up to where it looks at them.
+
+    Mutable: `key` is known once kim has claimed it.
+    """
+
+    def __init__(self, walk: Walk, cluster: slurm.Slurm) -> None:
+        self.walk = walk
+        self.ada, self.kim = walk.people["ada"], walk.people["kim"]
+        self.cluster = cluster
+        self.claim = ""
+        self.env: dict[str, str] = {}  # what `tela keys claim` printed
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The nodes that have not left and are no observer nor ingress, as kim sees them."""
+        return [row for row in self.kim.rows("tela nodes --json") if row["roles"] == ["worker"]]
+
+    def of_tasks(self, tasks: Iterable[str]) -> set[str]:
+        """The ids of the nodes that array tasks are, by what the nodes say of their job."""
+        wanted = set(tasks)
+        return {row["id"] for row in self.workers() if row["platform"]["job"] in wanted}
+
+    def until_all_serve(self) -> None:
+        """Wait as a reader does: until `tela models` shows that all can be called."""
+        all_ready = re.compile(rf"^{MODEL} +UP +{TASKS}/{TASKS} ", re.MULTILINE)
+        self.walk.again("kim", "tela models", lambda out: all_ready.search(out) is not None, START_S)
+
+    def until_left(self, nodes: set[str]) -> None:
+        """Wait until nodes have said LEFT."""
+
+        def have_left(out: str) -> bool:
+            states = {row["id"]: row["state"] for row in map(json.loads, out.splitlines())}
+            return all(states[node] == "LEFT" for node in nodes)
+
+        self.walk.again("kim", "tela nodes --all --json", have_left, END_S)
+
+    def until_no_tasks(self) -> None:
+        """Wait until Slurm has no task any more."""
+        deadline = time.monotonic() + END_S
+        while tasks := self.cluster.tasks():
+            assert time.monotonic() < deadline, tasks
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    if why := slurm.reason_not_here():
+        assert not (os.environ.get("CI") and os.geteuid() == 0), f"there has to be a Slurm in CI: {why}"
+        pytest.skip(f"NO SLURM, so nobody types docs/getting-started.md: {why}")
+    with slurm.running() as cluster, walking(tmp_path_factory.mktemp("lab"), cluster) as walk:
+        yield founded(walk, cluster)
+
+
+@contextmanager
+def walking(root: Path, cluster: slurm.Slurm) -> Iterator[Walk]:
+    """The page and its people; nodes that they leave behind are ended."""
+    programs, passphrase = root / "bin", root / "passphrase"
+    programs.mkdir()
+    (programs / "vllm").write_text(VLLM.format(python=sys.executable))
+    (programs / "vllm").chmod(0o755)
+    passphrase.write_text("correct horse\n")
+    passphrase.chmod(0o600)
+    path = [programs, Path(sys.executable).parent]
+    people = {
+        "ada": Person("ada", root, path, {"TELA_PASSPHRASE_FILE": str(passphrase)}),
+        "kim": Person("kim", root, path, cluster.env),
+    }
+    door, links = map(str, slurm.free_ports(2))
+    instead = {"login1": socket.gethostname(), "7480": door, "7481": links}
+    try:
+        yield Walk((ROOT / "docs" / "getting-started.md").read_text(), people, instead)
+    finally:
+        for person in reversed(people.values()):
+            person.type("tela stop --all --now")
+
+
+def founded(walk: Walk, cluster: slurm.Slurm) -> Lab:
+    lab = Lab(walk, cluster)
+    walk.through("tela status")
+    walk.through("tela invite")
+    shutil.copy(lab.ada.home / "invite.txt", lab.kim.home)
+    lab.claim = walk.through("tela keys create").out.strip()
+    shutil.copy(ROOT / "assets" / "slurm" / "array.sbatch", lab.kim.home)
+    walk.through("sbatch")
+    walk.through("tela start --role observer")
+    lab.until_all_serve()
+    return lab
+
+
+def test_a_new_admin_and_a_new_researcher_get_there_by_typing_the_page(lab):
+    _eight_nodes(lab)
+    _called(lab)
+    _cut_and_drained(lab)
+    _in_control(lab)
+    _ended(lab)
+    assert lab.walk.left == []
+
+
+def _eight_nodes(lab: Lab) -> None:
+    lab.walk.through("tela models")
+    eight = lab.workers()
+    assert sorted(row["slot"] for row in eight) == list(range(TASKS))
+    assert {row["state"] for row in eight} == {"SERVING"}
+    assert {row["platform"]["kind"] for row in eight} == {"slurm"}
+    assert {row["platform"]["job"] for row in eight} == set(lab.cluster.tasks())
+
+
+def _called(lab: Lab) -> None:
+    lab.walk.fill("CLAIM", lab.claim)
+    printed = lab.walk.through("tela keys claim").out
+    lab.env = dict(line.split("=", 1) for line in printed.splitlines())
+    assert lab.walk.through("tela try").out.strip()
+
+
+def _cut_and_drained(lab: Lab) -> None:
+    """A plain scancel ends engines at once: others answer what was whole. Told alone, tela drains: streams end."""
+    base, key = lab.env["OPENAI_BASE_URL"], lab.env["OPENAI_API_KEY"]
+    tasks = sorted(lab.cluster.tasks())
+    gone = lab.of_tasks(tasks[:2])
+    with calling(base, key, MODEL, whole=6) as calls:
+        lab.cluster.run("scancel", *tasks[:2])
+        lab.until_left(gone)
+    assert calls.failed == []
+    assert calls.whole > 0
+    gone = lab.of_tasks(tasks[2:4])
+    with calling(base, key, MODEL, whole=2, streams=4) as calls:
+        lab.cluster.run("scancel", "--batch", "--signal=TERM", *tasks[2:4])
+        lab.until_left(gone)
+    assert calls.failed == []
+    assert calls.streams > 0
+
+
+def _in_control(lab: Lab) -> None:
+    node = lab.workers()[0]
+    lab.walk.fill("host1@chem", node["session"])
+    state = lambda: next(row for row in lab.workers() if row["id"] == node["id"])  # noqa: E731
+    lab.walk.through("tela drain")
+    assert state()["draining"]
+    lab.walk.through("tela undrain")
+    assert not state()["draining"]
+    lab.walk.through("tela evict")
+    lab.walk.through("tela evict")
+    listed = lab.walk.through("tela keys list").out
+    lab.walk.fill("k_…", re.search(r"^(k_\w+) +active +kim", listed, re.MULTILINE)[1])
+    lab.walk.through("tela keys revoke")
+    deadline = time.monotonic() + REVOKED_S
+    while lab.kim.type(f"tela try {MODEL}").code == 0:
+        assert time.monotonic() < deadline
+
+
+def _ended(lab: Lab) -> None:
+    gone = lab.of_tasks(lab.cluster.tasks())
+    assert len(gone) == TASKS // 2
+    lab.walk.through("scancel")
+    lab.until_left(gone)
+    assert lab.workers() == []
+    lab.walk.through("tela stop")
+    lab.walk.through("tela stop")
+    farewells = [path.read_text() for path in lab.kim.home.glob("tela-*.log")]
+    assert len(farewells) == TASKS
+    assert all("left after" in farewell for farewell in farewells)
+
+
+def test_a_second_array_takes_the_same_slots_and_leaves_no_ghosts(lab):
+    before = {row["id"]: row["run"] for row in lab.kim.rows("tela nodes --all --json")}
+    _all_stopped(lab)
+    for beginning in ("tela start --role ingress", "sbatch", "tela start --role observer"):
+        lab.walk.repeat(beginning)
+    lab.until_all_serve()
+    assert sorted(row["slot"] for row in lab.workers()) == list(range(TASKS))
+    everything = {row["id"]: row["run"] for row in lab.kim.rows("tela nodes --all --json")}
+    assert set(everything) == set(before)
+    assert all(run > before[node] for node, run in everything.items())
+    assert len(lab.kim.rows("tela nodes --json")) == TASKS + 2
+
+
+def _all_stopped(lab: Lab) -> None:
+    if lab.cluster.tasks():
+        lab.cluster.run("scancel", "--batch", "--signal=TERM", "--name=tela")
+        lab.until_no_tasks()
+    for person in (lab.kim, lab.ada):
+        person.type("tela stop --all")
