@@ -7,6 +7,7 @@ from registry.charter import OWNER, may
 from registry.clock import is_expired
 from registry.ids import key_id
 from registry.kinds import Acceptance, Charter, Invite, Membership, read_body
+from registry.memberships import beyond
 from registry.record import Record
 from registry.replica import Replica
 from registry.validity import Standing
@@ -57,11 +58,12 @@ def weigh_invited(greeting: Greeting, membership: Membership, peer: bytes, door:
     counting = [each for each in shown if may(charter, each[0].key.owner, OWNER, provider=each[1].provider)]
     if not counting:
         return Claim("invite_unknown" if shown else "not_admitted")
-    record, invite = min(counting, key=lambda each: each[0].order.hash)  # two operators signed for one key
-    if door.is_revoked(record.key.id):
+    if door.is_revoked(counting[0][0].key.id):
         return Claim("revoked")
-    if not _is_within(membership, invite):
+    within = [each for each in counting if beyond(membership, each[1]) is None]  # operators may sign for one key
+    if not within:
         return Claim("beyond_invite")
+    record, invite = min(within, key=lambda each: each[0].order.hash)
     claim = _accepted(greeting, membership.member, invite, door)
     if claim.must_accept:
         why_not = _may_not_accept(greeting, invite, door)
@@ -90,11 +92,6 @@ def _invites(greeting: Greeting, replica: Replica) -> list[tuple[Record, Invite]
         newest[shown.key] = shown
     bodies = [(record, read_body(record)) for record in newest.values()]
     return [(record, body) for record, body in bodies if isinstance(body, Invite) and body.key == key]
-
-
-def _is_within(membership: Membership, invite: Invite) -> bool:
-    is_narrower = set(membership.roles) <= set(invite.roles) and membership.max_nodes <= invite.max_nodes
-    return is_narrower and membership.provider == invite.provider
 
 
 def _accepted(greeting: Greeting, member: bytes, invite: Invite, door: Door) -> Claim:

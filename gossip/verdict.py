@@ -15,9 +15,9 @@ from registry.charter import OWNER, may
 from registry.clock import is_expired
 from registry.ids import key_id
 from registry.kinds import Body, Certificate, Membership, Opaque, read_body
-from registry.lifecycle import Rank
-from registry.record import Audience, Key, Record
+from registry.record import Record
 from registry.replica import Replica
+from registry.seats import Certified, seat
 from registry.validity import FREE_ROLES
 
 
@@ -86,9 +86,8 @@ def _node_refusal(
         return "not_certified"
     if is_expired(min(claim.until, certificate.not_after), door.now):
         return "clock_off" if door.is_skewed(greeting.hello.wall) else "expired"
-    if _earlier_nodes(greeting.certificate, door.replica, door.now) >= membership.max_nodes:
-        return "too_many"
-    return None
+    shown = Certified(greeting.certificate, certificate)
+    return None if _has_seat(shown, membership.max_nodes, door) else "too_many"
 
 
 def _newest(proof: Record, replica: Replica) -> Body | Opaque:
@@ -97,19 +96,16 @@ def _newest(proof: Record, replica: Replica) -> Body | Opaque:
     return held.body if held is not None and held.record.order[:3] > proof.order[:3] else read_body(proof)
 
 
-def _earlier_nodes(certificate: Record, replica: Replica, now_fabric: float) -> int:
-    """How many other nodes of the same member have a place before this one; as `registry.validity` counts them."""
-    return sum(
-        record.key.owner == certificate.key.owner
-        and record.key.id != certificate.key.id
-        and record.order < certificate.order
+def _has_seat(shown: Certified, max_nodes: int, door: Door) -> bool:
+    """Whether there is a place for this node, beside those the same member certified; as `registry.validity` counts."""
+    held = [
+        Certified(record, body)
+        for record, body in door.replica.of_kind("certificate")
+        if record.key.owner == shown.record.key.owner
+        and record.key.id != shown.record.key.id
         and isinstance(body, Certificate)
-        and not is_expired(body.not_after, now_fabric)
-        and not _has_left(body.node, replica)
-        for record, body in replica.of_kind("certificate")
-    )
-
-
-def _has_left(node: bytes, replica: Replica) -> bool:
-    held = replica.get(Key(Audience.PUBLIC, "node", key_id(node), node))
-    return held is not None and held.record.order.rank >= Rank.LEFT
+    ]
+    if len(held) < max_nodes:
+        return True
+    nodes = {record.key.id: record for record, _ in door.replica.of_kind("node")}
+    return shown in seat([*held, shown], max_nodes, nodes, door.now).taken

@@ -69,24 +69,26 @@ class DoorProtocol(HttpToolsProtocol):
         """Bytes came."""
         self._unread_b += len(data)
         super().data_received(self._without_offers(data) if self._is_at_head else data)
+        if self._held and not self._is_at_head:  # the head ended before it: it belongs to the body
+            held, self._held = self._held, b""
+            super().data_received(held)
         if self._unread_b > MAX_HEAD_B and not self.transport.is_closing():
             self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # one line that never ends: the parser holds it
             self.send_400_response("")
 
     def _without_offers(self, data: bytes) -> bytes:
-        """The bytes of a head, as far as it is sure that no offer to upgrade begins at their end."""
-        if self._held:
-            data, self._held = self._held + data, b""
-        at_line, self._is_at_line = self._is_at_line, data.endswith(b"\n")
+        """The bytes of a head without offers to upgrade, and without what may become one with the next bytes."""
+        data, self._held = self._held + data, b""
+        at_line = self._is_at_line
         last = data.rfind(b"\n") + 1
-        if (last or at_line) and 0 < len(data) - last < len(_OFFER) and _OFFER.startswith(data[last:].lower()):
-            data, self._held = data[:last], data[last:]
-            self._is_at_line = True
-        if b"pgrade:" in data.lower():
-            hidden = bytearray(data)
-            hide_upgrade(hidden, at_line=at_line)
-            return bytes(hidden)
-        return data
+        self._is_at_line = data[last:] in {b"", b"\r"} and (last > 0 or at_line)
+        if last < len(data) < last + len(_OFFER) and (last or at_line) and _OFFER.startswith(data[last:].lower()):
+            data, self._held, self._is_at_line = data[:last], data[last:], True
+        if b"pgrade:" not in data.lower():
+            return data
+        hidden = bytearray(data)
+        hide_upgrade(hidden, at_line=at_line)
+        return bytes(hidden)
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""

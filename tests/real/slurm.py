@@ -65,8 +65,8 @@ class Slurm:
 
     def tasks(self) -> dict[str, str]:
         """The state of every array task that is queued, runs or ends, as `12_3`: by its job and index."""
-        rows = (line.split() for line in self.run("squeue", "-h", "-r", "-o", "%i %T").splitlines())
-        return {task: state for task, state in rows}
+        words = self.run("squeue", "-h", "-r", "-o", "%i %T").split()
+        return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def reason_not_here() -> str:

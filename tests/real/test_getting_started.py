@@ -56,6 +56,14 @@ class Lab:
         """The nodes that have not left and are no observer nor ingress, as kim sees them."""
         return [row for row in self.kim.rows("tela nodes --json") if row["roles"] == ["worker"]]
 
+    def runs(self) -> dict[str, int]:
+        """The run of every node of kim's that the fabric remembers, by its id."""
+        return {row["id"]: row["run"] for row in self.kim.rows("tela nodes --all --json") if row["provider"] == "chem"}
+
+    def slots(self) -> list[int]:
+        """The slots of kim's nodes on this host, the observer's too: the first free one each, as they came."""
+        return sorted(row["slot"] for row in self.kim.rows("tela nodes --json") if row["provider"] == "chem")
+
     def of_tasks(self, tasks: Iterable[str]) -> set[str]:
         """The ids of the nodes that array tasks are, by what the nodes say of their job."""
         wanted = set(tasks)
@@ -75,11 +83,11 @@ class Lab:
 
         self.walk.again("kim", "tela nodes --all --json", have_left, END_S)
 
-    def until_no_tasks(self) -> None:
-        """Wait until Slurm has no task any more."""
+    def until_no_tasks(self, ended: Iterable[str]) -> None:
+        """Wait until Slurm no longer knows array tasks."""
         deadline = time.monotonic() + END_S
-        while tasks := self.cluster.tasks():
-            assert time.monotonic() < deadline, tasks
+        while left := self.cluster.tasks().keys() & set(ended):
+            assert time.monotonic() < deadline, left
             time.sleep(0.2)
 
 
@@ -140,7 +148,8 @@ def test_a_new_admin_and_a_new_researcher_get_there_by_typing_the_page(lab):
 def _eight_nodes(lab: Lab) -> None:
     lab.walk.through("tela models")
     eight = lab.workers()
-    assert sorted(row["slot"] for row in eight) == list(range(TASKS))
+    assert len(eight) == TASKS
+    assert lab.slots() == list(range(TASKS + 1))
     assert {row["state"] for row in eight} == {"SERVING"}
     assert {row["platform"]["kind"] for row in eight} == {"slurm"}
     assert {row["platform"]["job"] for row in eight} == set(lab.cluster.tasks())
@@ -161,13 +170,13 @@ def _cut_and_drained(lab: Lab) -> None:
     with calling(base, key, MODEL, whole=6) as calls:
         lab.cluster.run("scancel", *tasks[:2])
         lab.until_left(gone)
-    assert calls.failed == []
+    print(vars(calls)); assert calls.failed == []
     assert calls.whole > 0
     gone = lab.of_tasks(tasks[2:4])
     with calling(base, key, MODEL, whole=2, streams=4) as calls:
         lab.cluster.run("scancel", "--batch", "--signal=TERM", *tasks[2:4])
         lab.until_left(gone)
-    assert calls.failed == []
+    print(vars(calls)); assert calls.failed == []
     assert calls.streams > 0
 
 
@@ -203,21 +212,37 @@ def _ended(lab: Lab) -> None:
 
 
 def test_a_second_array_takes_the_same_slots_and_leaves_no_ghosts(lab):
-    before = {row["id"]: row["run"] for row in lab.kim.rows("tela nodes --all --json")}
     _all_stopped(lab)
-    for beginning in ("tela start --role ingress", "sbatch", "tela start --role observer"):
-        lab.walk.repeat(beginning)
+    lab.walk.repeat("tela start --role ingress")
+    lab.walk.repeat("tela start --role observer")
+    before = lab.runs()
+    assert len(before) == TASKS + 1
+    lab.walk.repeat("sbatch")
     lab.until_all_serve()
-    assert sorted(row["slot"] for row in lab.workers()) == list(range(TASKS))
-    everything = {row["id"]: row["run"] for row in lab.kim.rows("tela nodes --all --json")}
-    assert set(everything) == set(before)
-    assert all(run > before[node] for node, run in everything.items())
+    _same_nodes_again(lab, before)
+
+
+def test_tasks_that_were_killed_outright_leave_no_ghosts_either(lab):
+    before = lab.runs()
+    killed = sorted(lab.cluster.tasks())[: TASKS // 2]
+    lab.cluster.run("scancel", "--full", "--signal=KILL", *killed)
+    lab.until_no_tasks(killed)
+    lab.walk.repeat("sbatch", f"--array=1-{len(killed)}")
+    lab.until_all_serve()
+    _same_nodes_again(lab, before)
+
+
+def _same_nodes_again(lab: Lab, before: dict[str, int]) -> None:
+    after = lab.runs()
+    assert lab.slots() == list(range(TASKS + 1))
+    assert set(after) == set(before)
+    assert all(run >= before[node] for node, run in after.items())
     assert len(lab.kim.rows("tela nodes --json")) == TASKS + 2
 
 
 def _all_stopped(lab: Lab) -> None:
-    if lab.cluster.tasks():
-        lab.cluster.run("scancel", "--batch", "--signal=TERM", "--name=tela")
-        lab.until_no_tasks()
+    if tasks := lab.cluster.tasks():
+        lab.cluster.run("scancel", "--batch", "--signal=TERM", *tasks)
+        lab.until_no_tasks(tasks)
     for person in (lab.kim, lab.ada):
         person.type("tela stop --all")

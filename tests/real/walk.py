@@ -111,9 +111,11 @@ class Walk:
                 return said
         raise AssertionError(f"the page shows no {beginning!r} here:\n{self.shown()}")
 
-    def repeat(self, beginning: str) -> Said:
-        """Type a line again that was typed before, and has to succeed again."""
-        return self._type(next(step for step in self.typed if step.line.startswith(beginning)))
+    def repeat(self, beginning: str, more: str = "") -> Said:
+        """Type a line again that was typed before, with `more` behind its first word; it has to succeed again."""
+        step = next(step for step in self.typed if step.line.startswith(beginning))
+        first, _, rest = step.line.partition(" ")
+        return self._type(Step(step.who, f"{first} {more} {rest}" if more else step.line))
 
     def again(self, who: str, line: str, holds: Callable[[str], bool], within_s: float) -> str:
         """Type a line until what it prints is as it should be, as a reader does who waits for something."""
