@@ -124,9 +124,12 @@ class KeyRing:
 
     def __init__(self, entries: Iterable[KeyEntry]) -> None:
         """Take the entries; of two with the same digest the more restrictive counts."""
-        self._admitted: dict[bytes, Admitted] = {}
-        for entry in sorted(entries, key=_permissiveness, reverse=True):
-            self._admitted[entry.digest] = Admitted(entry=entry)
+        admitted: dict[bytes, Admitted] = {}
+        for entry in entries:
+            held = admitted.get(entry.digest)
+            if held is None or _permissiveness(entry) < _permissiveness(held.entry):
+                admitted[entry.digest] = Admitted(entry=entry)
+        self._admitted = admitted
 
     def __len__(self) -> int:
         return len(self._admitted)
@@ -142,16 +145,14 @@ class KeyRing:
         secret = _presented(authorization, x_api_key)
         if not secret:
             return _MISSING
-        if (said := next((said for prefix, said in _OTHERS.items() if secret.startswith(prefix)), "")) != "":
-            return Refused(cause=Cause.MALFORMED, reason=said)
         if len(secret) > _MAX_PRESENTED_CHARS:
-            return _MALFORMED
+            return _not_a_key(secret)
         presented = digest(secret)
         admitted = self._admitted.get(presented)
         # The dict compares digests, and what their timing tells leads to no secret; the comparison
         # that decides is constant in time all the same.
         if admitted is None or not hmac.compare_digest(admitted.entry.digest, presented):
-            return _UNKNOWN if looks_valid(secret) else _MALFORMED
+            return _UNKNOWN if looks_valid(secret) else _not_a_key(secret)
         entry = admitted.entry
         if entry.revoked:
             return Refused(cause=Cause.REVOKED, key_id=entry.id)
@@ -163,6 +164,12 @@ class KeyRing:
 _MISSING = Refused(cause=Cause.MISSING)
 _MALFORMED = Refused(cause=Cause.MALFORMED)
 _UNKNOWN = Refused(cause=Cause.UNKNOWN)
+
+
+def _not_a_key(presented: str) -> Refused:
+    """The refusal of a text without a key's form: it says more only where the prefix says what it is."""
+    said = next((said for prefix, said in _OTHERS.items() if presented.startswith(prefix)), None)
+    return _MALFORMED if said is None else Refused(cause=Cause.MALFORMED, reason=said)
 
 
 def _presented(authorization: str | None, x_api_key: str | None) -> str | None:

@@ -47,7 +47,7 @@ class Accounts:
             TelaError: no node, no operator key, or the node does not hold the shelf.
         """
         directory = fabric_here(fabric)
-        control = control_here(directory.name)
+        control = control_here(directory.name, accounts=True)
         about = control.get("/self")
         if not about["accounts"]:
             raise TelaError(

@@ -89,10 +89,10 @@ class Caller:
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, f"{self._parts.path}{path}", body=data, headers=headers)
-            response = connection.getresponse()
-            if response.status >= 400:
-                raise _refusal(response.status, _object(response.read(MAX_B), lenient=True))
-            yield response
+            with connection.getresponse() as response:
+                if response.status >= 400:
+                    raise _refusal(response.status, _object(response.read(MAX_B), lenient=True))
+                yield response
         except ssl.SSLError as error:
             raise TelaError(
                 f"{self.url}: its certificate is not accepted: {clean(str(error.reason or error))}",

@@ -243,24 +243,35 @@ def _no_node(why: str) -> TelaError:
     return TelaError(f"no talking to the node: {why}", hint="is it running? `tela start` starts one", code="no_node")
 
 
-def find(places: HasRuntime, fabric: str) -> Control:
+def find(places: HasRuntime, fabric: str, *, accounts: bool = False) -> Control:
     """The node of a fabric that runs here for this user; of several the one with the lowest slot.
+
+    Args:
+        places: where sockets are.
+        fabric: its name.
+        accounts: rather one that holds the accounts shelf, if there is one.
 
     Raises:
         TelaError: none, or none that answers.
     """
     silent: list[str] = []
+    first: Control | None = None
     for path in _sockets(places.runtime, fabric):
         control = Control(path)
         try:
             about = control.get("/self", timeout_s=FIND_S)
-            if about["fabric"]["name"] == fabric:
+            if about["fabric"]["name"] != fabric:
+                continue
+            first = first or Control(path, about)
+            if not accounts or about["accounts"]:
                 return Control(path, about)
         except (KeyError, TypeError):
             silent.append(path.name)
         except TelaError as error:
             if error.code == "no_answer":
                 silent.append(path.name)
+    if first is not None:
+        return first
     if silent:
         raise TelaError(
             f"a node of fabric {fabric} runs here but does not answer: {', '.join(silent[:MAX_SHOWN])}",
@@ -269,7 +280,7 @@ def find(places: HasRuntime, fabric: str) -> Control:
         )
     raise TelaError(
         f"no node of fabric {fabric} runs here",
-        hint="tela start, or tela console (an observer)",
+        hint="tela start --role observer --detach starts one that only looks",
         code="no_node",
     )
 

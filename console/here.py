@@ -48,13 +48,14 @@ def fabric_here(told: str | None) -> FabricDir:
     return fabricdir.find(here.config, named_fabric(told, here))
 
 
-def control_here(told: str | None) -> Control:
+def control_here(told: str | None, *, accounts: bool = False) -> Control:
     """A running node of this account on this host.
 
     Args:
         told: which fabric, as for `fabric_here`.
+        accounts: of several rather one that holds the accounts shelf.
 
     Raises:
         TelaError: no fabric at all, or no node of it runs here.
     """
-    return find(places_here(), fabric_here(told).name)
+    return find(places_here(), fabric_here(told).name, accounts=accounts)

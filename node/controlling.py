@@ -102,7 +102,8 @@ class Controlling:
 
     def _log_of(self, slot: str) -> Path | None:
         if not slot:
-            return self._node.state / NODE_LOG
+            own = self._node.state / NODE_LOG
+            return own if own.exists() else None  # it writes to a terminal
         engines = self._node.engines
         known = engines is not None and slot in engines.supervisors
         return engines.log_of(slot) if engines is not None and known else None

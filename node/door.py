@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from accounting.keys import KeyRing
 from accounting.ledger import Ledger
@@ -12,20 +13,25 @@ from gossip.mesh import Mesh
 from node.config import DoorConfig
 from node.filesystem import is_network, read_kind
 from node.ingress.app import Ingress
-from node.ingress.desk import KeyDesk, entry_of
-from node.ingress.exposure import Exposure, is_loopback
+from node.ingress.desk import KeyDesk
+from node.ingress.exposure import Exposure, is_everywhere, is_loopback, networks
+from node.ingress.keybook import Keybook, keybook
 from node.ingress.relay import Relay
 from node.route.pick import Policy
-from node.server import HttpServer, Tls, bind, http_server, url_of
-from registry.accounts import KeyRow, key_rows, may_issue
+from node.server import HttpServer, Tls, bind, closer, http_server, url_of
+from registry.accounts import key_rows, may_issue
 from registry.author import Author
+from registry.charter import Grant, InForce
 from registry.kinds import Minted, Revocation
+from registry.record import Audience
+from registry.replica import Replica
 from registry.text import clean
+from registry.validity import Standing
 from registry.views import Snapshot
 
 
 class Keys:
-    """The keys that may call, read from the accounts shelf. Mutable: keeps the ring until the registry changes.
+    """The keys that may call, read from the accounts shelf. Mutable: keeps the book until it may have changed.
 
     Args:
         mesh: carries what this node writes about them.
@@ -37,19 +43,24 @@ class Keys:
         self._mesh = mesh
         self._author = author
         self._view = view
-        self._version = -1
-        self._ring = KeyRing(())
+        self._seen: Snapshot | None = None
+        self._basis: _Basis | None = None
+        self._book = keybook({})
 
-    def rows(self) -> dict[str, KeyRow]:
-        """Every key that counts, by id."""
-        return key_rows(self._mesh.replica, self._view().standing)[0]
+    def book(self) -> Keybook:
+        """The keys of this moment. Called for every request: what made the book is compared, not made again."""
+        view = self._view()
+        if view is not self._seen:
+            self._seen = view
+            basis = _basis(self._mesh.replica, view.standing)
+            if basis != self._basis:
+                self._basis = basis
+                self._book = keybook(key_rows(self._mesh.replica, view.standing)[0])
+        return self._book
 
     def ring(self) -> KeyRing:
         """The ring of this moment."""
-        if self._version != self._mesh.replica.version:
-            self._version = self._mesh.replica.version
-            self._ring = KeyRing(entry_of(row) for row in self.rows().values() if row.digest)
-        return self._ring
+        return self.book().ring
 
     def is_issuer(self) -> bool:
         """Whether this node's word on a claim counts."""
@@ -68,21 +79,46 @@ class Keys:
         self._mesh.tell(lambda peer: peer.publish(record))
 
 
+class _Basis(NamedTuple):
+    """What the keys that count depend on."""
+
+    shelf: bytes  # root of the accounts shelf
+    in_force: InForce | None  # who may give keys
+    grants: Mapping[tuple[str, bytes], Grant]  # who may say that one was claimed, unless the charter names them
+
+
+def _basis(replica: Replica, standing: Standing) -> _Basis:
+    in_force = standing.in_force
+    names_issuers = in_force is not None and bool(in_force.current.charter.issuers)
+    root = replica.shelves[Audience.ACCOUNTS].digest.root()
+    return _Basis(root, in_force, {} if names_issuers else standing.grants)
+
+
 class Door:
     """An open door. Mutable: it is closed once.
 
     Attributes:
         at: where it listens.
         url: where people reach it.
+        keys: the keys that may call.
         ledger: the usage rows.
         relay: carries calls.
     """
 
     def __init__(
-        self, server: HttpServer, serving: asyncio.Task[None], ledger: Ledger, relay: Relay, at: str, url: str
+        self,
+        server: HttpServer,
+        serving: asyncio.Task[None],
+        *,
+        at: str,
+        url: str,
+        keys: Keys,
+        ledger: Ledger,
+        relay: Relay,
     ) -> None:
         self.at = at
         self.url = url
+        self.keys = keys
         self.ledger = ledger
         self.relay = relay
         self._server = server
@@ -114,7 +150,7 @@ async def open_door(
         TelaError: when the address, the certificate or the ledger cannot be had.
     """
     listening = bind(config.address)
-    stack.callback(listening.close)
+    stack.callback(closer(listening))
     on_network = is_network(read_kind(state))
     ledger = await asyncio.to_thread(Ledger.open, state / "ledger", exclusive=on_network)
     stack.callback(ledger.close)
@@ -135,14 +171,14 @@ async def open_door(
         ledger=ledger,
         keys=keys.ring,
         desk=KeyDesk(
-            rows=keys.rows,
+            book=keys.book,
             is_issuer=keys.is_issuer,
             minted=keys.minted,
             revoked=keys.revoked,
             fabric=mesh.fabric_now,
             now=asyncio.get_running_loop().time,
         ),
-        door=Exposure(url, is_guarded(config)),
+        door=exposure_of(config, url),
         unready=unready,
         views=view,
         fabric=mesh.fabric_now,
@@ -150,13 +186,20 @@ async def open_door(
         tasks=tasks,
     )
     tls = Tls(config.tls_cert, config.tls_key) if config.tls_cert else None
-    server = http_server(app, tls=tls, proxies=config.behind_proxy)
+    server = http_server(app, tls=tls)
     serving = tasks.create_task(server.serve(sockets=[listening]))
-    return Door(server, serving, ledger, relay, at, url)
+    return Door(server, serving, at=at, url=url, keys=keys, ledger=ledger, relay=relay)
 
 
-def is_guarded(config: DoorConfig) -> bool:
-    """Whether plain HTTP may reach the door from beyond this host, and nobody said that this is well."""
-    return not (config.insecure_http or config.tls_cert) and (
-        bool(config.behind_proxy) or not is_loopback(config.address)
-    )
+def exposure_of(config: DoorConfig, url: str) -> Exposure:
+    """What is known of the way to a door that is reached at `url`.
+
+    Guarded: plain HTTP may reach it from beyond this host, and nobody said that this is well.
+
+    Raises:
+        TelaError: what is said of proxies is no network.
+    """
+    is_plain = not (config.insecure_http or config.tls_cert)
+    is_beyond = bool(config.behind_proxy) or not is_loopback(config.address)
+    shown = "" if is_everywhere(url.partition("://")[2]) else url
+    return Exposure(shown, is_plain and is_beyond, networks(config.behind_proxy))

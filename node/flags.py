@@ -126,7 +126,7 @@ def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and int(port) < 65_536):
         return False
-    if ":" not in host:
+    if not set(host) & set(":[]"):
         return True
     try:
         return host.startswith("[") and host.endswith("]") and bool(ipaddress.IPv6Address(host[1:-1]).packed)

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from node.ingress.openai import Refusal, error_body
 
 HEAD_S = 10.0  # from the first byte of a request, or from the connection, to the end of its head
+REST_S = 10.0  # for what is left of a body after the answer
 MAX_HEAD_B = 32_768
 MAX_HEADERS = 100
 STALL_S = 60.0  # a client that takes nothing of its answer for so long will take nothing more
@@ -57,7 +58,7 @@ class DoorProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected: its first head is due."""
         super().connection_made(transport)
-        self._arm()
+        self._arm(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
@@ -104,13 +105,14 @@ class DoorProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self._head_b = self._headers = 0
-        self._arm()
+        self._arm(HEAD_S)
         super().on_message_begin()
 
     def on_message_complete(self) -> None:
         """The request is whole; what comes next is the head of another."""
         self._is_at_head = self._is_at_line = True
         self._unread_b = 0
+        self._disarm()
         super().on_message_complete()
 
     def on_url(self, url: bytes) -> None:
@@ -138,6 +140,12 @@ class DoorProtocol(HttpToolsProtocol):
         """A part of the body."""
         self._unread_b = 0
         super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """A request is answered; a body that is still coming is wanted by nobody, and must not come for ever."""
+        super().on_response_complete()
+        if not self._is_at_head and self.cycle.response_complete:
+            self._arm(REST_S)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be served and close; never so that it would be read as the answer to something else."""
@@ -175,9 +183,9 @@ class DoorProtocol(HttpToolsProtocol):
             self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("head too large")  # the parser turns it into a refusal
 
-    def _arm(self) -> None:
+    def _arm(self, within_s: float) -> None:
         self._disarm()
-        self._deadline = self.loop.call_later(HEAD_S, self._too_slow)
+        self._deadline = self.loop.call_later(within_s, self._too_slow)
 
     def _disarm(self) -> None:
         if self._deadline is not None:

@@ -95,6 +95,7 @@ class Orders:
         self._say = say
         self._handled: set[bytes] = set()
         self._put_out = ""  # by whom this node was evicted, as it was said last
+        self._under_way: dict[str, asyncio.Task[None]] = {}  # by subject
 
     def look(self, standing: Standing, tasks: asyncio.TaskGroup) -> None:
         """Take up what is due now, and say when this node is put out or let in again."""
@@ -103,7 +104,15 @@ class Orders:
         for todo in due(standing, self._author.id, self._handled, is_hub=self._is_hub):
             self._handled.add(todo.record.order.hash)
             self._say({"event": "act", "verb": todo.act.verb, "target": todo.act.target, "reason": todo.act.reason})
-            tasks.create_task(self._carry_out(todo))
+            self._take_up(todo, tasks)
+
+    def _take_up(self, todo: Todo, tasks: asyncio.TaskGroup) -> None:
+        """Carry an act out, and end an earlier one about the same, whose outcome would take the place of this one's."""
+        name = subject(todo.act.verb, todo.act.target)
+        if (earlier := self._under_way.pop(name, None)) is not None:
+            earlier.cancel()
+        self._under_way[name] = task = tasks.create_task(self._carry_out(todo))
+        task.add_done_callback(lambda done: self._under_way.get(name) is done and self._under_way.pop(name))
 
     def _notice_eviction(self, standing: Standing) -> None:
         put_out = evicted_by(standing, self._author.id) or ""

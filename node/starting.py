@@ -121,7 +121,7 @@ def _config(wanted: Wanted, state: StateDir, mine: Credentials) -> NodeConfig:
 def _door(settings: Settings) -> DoorConfig:
     return DoorConfig(
         address=text_of(settings, "http") or DOOR,
-        url=text_of(settings, "url").rstrip("/"),
+        url=text_of(settings, "url").rstrip("/").removesuffix("/v1"),
         tls_cert=text_of(settings, "tls_cert"),
         tls_key=text_of(settings, "tls_key"),
         behind_proxy=several_of(settings, "behind_proxy"),

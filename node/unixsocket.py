@@ -1,14 +1,17 @@
-"""Unix sockets that are taken whole: nobody connects before the mode is right, and one that answers is not taken away."""
+"""Unix sockets that are taken whole: nobody connects before the mode is right; only a dead one of ours is replaced."""
 
 import contextlib
 import errno
 import os
 import socket
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from registry.errors import TelaError
 
-MAX_PATH_B = 107 - len(".new")  # what the kernel takes, less what is used while it is made
+_ASIDE = ".new"  # what it is called until it is ready
+MAX_PATH_B = 107 - len(_ASIDE)  # what the kernel takes
 
 
 def bind_unix(path: Path, backlog: int) -> socket.socket:
@@ -23,11 +26,15 @@ def bind_unix(path: Path, backlog: int) -> socket.socket:
             hint="choose a shorter directory; for the control socket, set XDG_RUNTIME_DIR",
             code="bad_address",
         )
-    if _is_alive(path):
-        raise TelaError(f"another program answers at {path}", hint="if it is a node: tela stop", code="address_in_use")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    aside = path.with_name(f"{path.name}.new")  # nobody may connect before its mode is right
+    aside = path.with_name(f"{path.name}{_ASIDE}")  # nobody may connect before its mode is right
     try:
+        for place in (path, aside):
+            _refuse_others(place)
+        if _is_alive(path):
+            raise TelaError(
+                f"another program answers at {path}", hint="if it is a node: tela stop", code="address_in_use"
+            )
         aside.unlink(missing_ok=True)
         listening.bind(str(aside))
         aside.chmod(0o600)
@@ -37,7 +44,40 @@ def bind_unix(path: Path, backlog: int) -> socket.socket:
         listening.close()
         remedy = "free some space there" if error.errno == errno.ENOSPC else "check `ls -ld` of its directory"
         raise TelaError(f"no socket at {path}: {error.strerror}", hint=remedy, code="bad_address") from error
+    except TelaError:
+        listening.close()
+        raise
     return listening
+
+
+def path_of(listening: socket.socket) -> Path:
+    """Where a socket that `bind_unix` made is; the kernel knows it by its first name."""
+    return Path(str(listening.getsockname()).removesuffix(_ASIDE))
+
+
+def remover(path: Path) -> Callable[[], None]:
+    """What removes the socket that lies at a path now, unless another start has taken the place by then."""
+    taken = path.lstat()
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(path.lstat(), taken):
+                path.unlink()
+
+    return remove
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse to replace what is no socket, or not ours."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(there.st_mode):
+        kind = "a directory" if stat.S_ISDIR(there.st_mode) else "a file of another kind"
+        raise TelaError(f"{path} is {kind}, not a socket", hint="name a path that is free", code="bad_address")
+    if there.st_uid != os.geteuid():
+        raise TelaError(f"{path} is a socket of another user", hint="name a path of your own", code="address_in_use")
 
 
 def _is_alive(path: Path) -> bool:
@@ -45,7 +85,7 @@ def _is_alive(path: Path) -> bool:
         probe.settimeout(0.5)
         try:
             probe.connect(str(path))
-        except BlockingIOError:  # its queue is full: somebody holds it
+        except (BlockingIOError, TimeoutError):  # its queue is full: somebody holds it
             return True
         except OSError:
             return False

@@ -185,7 +185,11 @@ def list_(everything: bool, fabric: str | None, as_json: bool) -> None:
     from console.here import control_here
     from console.printing import lines, table
 
-    rows = [row for row in rows_of(control_here(fabric)) if everything or row["state"] in {"active", "unclaimed"}]
+    rows = [
+        row
+        for row in rows_of(control_here(fabric, accounts=True))
+        if everything or row["state"] in {"active", "unclaimed"}
+    ]
     if as_json:
         lines(rows)
     else:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from accounting.keys import Admitted, KeyEntry, KeyRing
+from accounting.keys import CLAIM, INVITE, PREFIX, Admitted, KeyEntry, KeyRing
 from accounting.ledger import Ledger
 from node.ingress.call import FAMILIES, Call
-from node.ingress.desk import KeyDesk, about, entry_of
+from node.ingress.desk import KeyDesk, about
 from node.ingress.edge import (
     Bodies,
     ClientGone,
@@ -26,6 +26,7 @@ from node.ingress.edge import (
     refuse,
 )
 from node.ingress.exposure import Exposure
+from node.ingress.keybook import entry_of
 from node.ingress.openai import (
     JSON_TYPE,
     Refusal,
@@ -37,7 +38,7 @@ from node.ingress.openai import (
 )
 from node.ingress.reach import callable_now, may_know
 from node.ingress.relay import Relay
-from node.ingress.splice import BodyRefused, asking_usage, read_request
+from node.ingress.splice import BodyRefused, asking_usage, check_headers, read_request
 from node.tunnel import Headers, to_engine
 from registry.accounts import KeyRow
 from registry.errors import TelaError
@@ -123,6 +124,8 @@ class Ingress:
 
     async def _route(self, door: Door) -> None:
         path, method, send = path_of(door.scope), door.scope["method"], door.send
+        if b"tela_" in door.scope["query_string"] or "tela_" in path:
+            _refuse_secret(door.scope, path)
         if path in FAMILIES:
             _require(method, ("POST",))
             await self._call(door, path, self._authenticate(door.scope))
@@ -138,6 +141,8 @@ class Ingress:
         elif path == "/readyz":
             _require(method, ("GET", "HEAD"))
             reasons = self._unready()
+            if self._ledger.trouble is not None:
+                reasons += ("no usage can be recorded",)
             body = msgspec.json.encode({"ready": not reasons, "reasons": reasons})
             await answer(send, 503 if reasons else 200, body, [JSON_TYPE], is_head=method == "HEAD")
         elif path.startswith("/v1/keys/"):
@@ -151,7 +156,9 @@ class Ingress:
         if path == "/v1/keys/claim":
             _require(door.scope["method"], ("POST",))
             self._door.must_be_private(door.scope)
-            claimed = self._desk.claim(await read_small(door.scope, door.receive), self._door.client(door.scope))
+            if (refusal := self._desk.admit(self._door.client(door.scope))) is not None:
+                raise EdgeRefused(refusal)
+            claimed = self._desk.claim(await read_small(door.scope, door.receive))
             if isinstance(claimed, Refusal):
                 raise EdgeRefused(claimed)
             await answer(door.send, 200, self._offered(claimed), own)
@@ -192,14 +199,16 @@ class Ingress:
                 await self._relay.carry(call, door.send)
             finally:
                 watcher.cancel()  # a client that takes nothing never lets its connection end
-                if not call.is_done:  # cancelled or failed in a way nobody foresaw: the row says so
-                    call.end(200, "truncated") if call.first else call.end(500, "upstream_error")
-                self._ledger.settle(call.row(self._fabric()))
+                now = self._fabric()  # of a call that has ended nothing changes any more
+                call.end(200, "truncated", now) if call.first else call.end(500, "upstream_error", now)
+                self._ledger.settle(call.row())
         finally:
             self._bodies.release(body)
 
     def _read_call(self, door: Door, body: bytes, path: str, key: KeyEntry) -> Call:
+        headers = door.scope["headers"]
         try:
+            check_headers(headers)
             request = read_request(body)
             asked = request.stream and not request.wants_usage and path != "/v1/embeddings"
             outgoing = asking_usage(request) if asked else body
@@ -214,7 +223,7 @@ class Ingress:
             path=path,
             request=request,
             body=outgoing,
-            headers=to_engine(door.scope["headers"]),
+            headers=to_engine(headers),
             started=self._fabric(),
         )
 
@@ -271,6 +280,17 @@ def _client_id(headers: Headers) -> str | None:
             text = value.decode("latin-1")
             return text if is_id(text) else None
     return None
+
+
+def _refuse_secret(scope: Scope, path: str) -> None:
+    """Refuse a secret in an address: those are kept by proxies, histories and logs."""
+    where = f"{path}?{scope['query_string'].decode('latin-1')}"
+    if any(prefix in where for prefix in (PREFIX, CLAIM, INVITE)):
+        message = (
+            "A secret does not belong in a URL: what passed it on may have kept it, so whoever owns it should "
+            "revoke it. Keys go into the header Authorization: Bearer, claims into the body."
+        )
+        raise EdgeRefused(Refusal(status=400, message=message, code="secret_in_url"))
 
 
 def _require(method: str, allowed: tuple[str, ...]) -> None:

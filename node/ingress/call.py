@@ -29,6 +29,7 @@ class Call:
     started: float  # fabric time
     attempts: int = 0
     first: float | None = None  # fabric time of the first byte of the answer
+    ended: float | None = None  # fabric time of its end
     node: str = ""
     node_name: str = ""  # for people
     replica: str = ""
@@ -48,18 +49,30 @@ class Call:
         if self.stream is not None:
             self.stream.reset()
 
-    def end(self, status: int, outcome: Outcome) -> None:
-        """How it ended for the client, unless the client had left before."""
-        self.is_done = True
-        self.status, self.outcome = (STATUS_CLIENT_CLOSED, "client_disconnect") if self.is_gone else (status, outcome)
+    def end(self, status: int, outcome: Outcome, now: float) -> None:
+        """How it ended for the client, unless the client had left before; what is said first counts.
 
-    def row(self, now: float) -> UsageRow:
-        """Its usage row."""
+        Args:
+            status: what the client was answered, or would have been.
+            outcome: how it went.
+            now: fabric time.
+        """
+        if self.is_done:
+            return
+        self.is_done = True
+        self.ended = now
+        if not self.is_gone:
+            self.status, self.outcome = status, outcome
+        else:  # what it saw before it left is what it was answered
+            self.status, self.outcome = STATUS_CLIENT_CLOSED if self.first is None else status, "client_disconnect"
+
+    def row(self) -> UsageRow:
+        """Its usage row, once it has ended."""
         return UsageRow(
             rid=self.rid,
             ts_start=self.started,
             ts_first=self.first,
-            ts_end=max(now, self.started),
+            ts_end=max(self.ended or 0.0, self.started),
             key_id=self.key.id,
             model=self.request.model,
             family=FAMILIES[self.path],

@@ -4,6 +4,7 @@ It decides nothing: what counts is in the registry, and the node that owns this 
 """
 
 import hmac
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated
@@ -11,14 +12,22 @@ from typing import Annotated
 import msgspec
 
 from accounting.claims import claim_digest, looks_like_claim
-from accounting.keys import KeyEntry
+from accounting.keys import CLAIM, INVITE, PREFIX, KeyEntry
+from node.ingress.exposure import source_of
+from node.ingress.keybook import Keybook
 from node.ingress.openai import Refusal, retry_after
 from registry.accounts import KeyRow
 
-MAX_CLAIM_B = 4096
-PER_MINUTE = 10  # claims one address may try: 256 bits need no more, and a flood costs nothing else
-MAX_ADDRESSES = 4096
-DENIED = "This claim is not valid: it may be mistyped, used by somebody else, or older than a week."
+log = logging.getLogger(f"tela.{__name__}")
+
+WINDOW_S = 60.0
+PER_WINDOW = 10  # claims one client may try: 256 bits need no more, and a flood costs nothing else
+MAX_CLIENTS = 4096  # remembered; the one that tried first is forgotten first
+DENIED = "This claim is not valid: it may be mistyped, used by somebody else, revoked, or older than it may be."
+_MISTAKEN = {
+    PREFIX: "This is an API key, not a claim: it can be used as it is.",
+    INVITE: "This is an invite for nodes, not a claim: `tela join @FILE` takes it.",
+}
 
 Write = Callable[[str, bytes], None]  # publish with which secret's digest a key was claimed
 
@@ -26,7 +35,7 @@ Write = Callable[[str, bytes], None]  # publish with which secret's digest a key
 class _ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a claimer sends."""
 
-    claim: Annotated[str, msgspec.Meta(max_length=128)]
+    claim: str
     digest: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
@@ -37,13 +46,13 @@ class _RevokeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyDesk:
-    """Claims and questions about keys. Mutable: counts tries by address.
+    """Claims and questions about keys. Mutable: counts tries by client.
 
     Args:
-        rows: every key that counts, by id.
+        book: the keys that count, as they are now.
         is_issuer: whether this node's word on a claim counts.
-        minted: publishes which digest a key was claimed with.
-        revoked: publishes that a key ends.
+        minted: publishes which digest a key was claimed with; afterwards `book` has it.
+        revoked: publishes that a key ends, and why.
         fabric: unix seconds, fabric time.
         now: monotonic seconds.
     """
@@ -51,14 +60,14 @@ class KeyDesk:
     def __init__(
         self,
         *,
-        rows: Callable[[], dict[str, KeyRow]],
+        book: Callable[[], Keybook],
         is_issuer: Callable[[], bool],
         minted: Write,
         revoked: Callable[[str, str], None],
         fabric: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
-        self._rows = rows
+        self._book = book
         self._is_issuer = is_issuer
         self._minted = minted
         self._revoked = revoked
@@ -66,31 +75,49 @@ class KeyDesk:
         self._now = now
         self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
-    def claim(self, raw: bytes, address: str) -> KeyRow | Refusal:
+    def admit(self, client: str) -> Refusal | None:
+        """Count a try of a client; a refusal when it tried too often.
+
+        Args:
+            client: its address.
+        """
+        source, now = source_of(client), self._now()
+        began, count = self._tries.get(source, (now, 0))
+        if now - began >= WINDOW_S:
+            began, count = now, 0
+        if count >= PER_WINDOW:
+            left_s = max(1, round(began + WINDOW_S - now))
+            return Refusal(
+                status=429, message="Too many claims from here; wait a minute.", code="rate_limited",
+                type="rate_limit_error", headers=retry_after(left_s),
+            )  # fmt: skip
+        self._tries[source] = (began, count + 1)
+        if len(self._tries) > MAX_CLIENTS:
+            self._tries.popitem(last=False)
+        return None
+
+    def claim(self, raw: bytes) -> KeyRow | Refusal:
         """The key a claim is for, claimed with the secret whose digest was sent.
 
         The same claim with the same digest may come again: an answer that was lost is no loss.
         """
-        if not self._may_try(address):
-            return Refusal(
-                status=429, message="Too many claims from here; wait a minute.", code="rate_limited",
-                type="rate_limit_error", headers=retry_after(60),
-            )  # fmt: skip
         try:
             body = msgspec.json.decode(raw, type=_ClaimBody)
         except (msgspec.MsgspecError, RecursionError):
             return Refusal(status=400, message='Send {"claim": …, "digest": hex SHA-256 of the key}.', code="bad_claim")
         if not looks_like_claim(body.claim):
-            return _denied("It does not look like a claim: those begin with tela_claim_.")
+            known = (said for prefix, said in _MISTAKEN.items() if body.claim.startswith(prefix))
+            return _denied(next(known, f"It does not look like a claim: those begin with {CLAIM}."))
         return self._claimed(claim_digest(body.claim), bytes.fromhex(body.digest))
 
     def _claimed(self, claim: bytes, digest: bytes) -> KeyRow | Refusal:
-        row = next((row for row in self._rows().values() if row.claim and hmac.compare_digest(row.claim, claim)), None)
-        if row is None or row.revoked:
+        book, now = self._book(), self._fabric()
+        row = book.rows.get(book.claims.get(claim, ""))
+        if row is None or row.revoked or (row.expires_at is not None and now >= row.expires_at):
             return _denied(DENIED)
         if row.digest:
             return row if hmac.compare_digest(row.digest, digest) else _denied(DENIED)
-        if self._fabric() > row.claim_by:
+        if now > row.claim_by or digest in book.secrets:  # a secret is of one key
             return _denied(DENIED)
         if not self._is_issuer():
             return Refusal(
@@ -98,7 +125,9 @@ class KeyDesk:
                 code="not_issuer",
             )  # fmt: skip
         self._minted(row.id, digest)
-        return self._rows().get(row.id, row)
+        log.info("key claimed", extra={"key": row.id})
+        row = self._book().rows.get(row.id)
+        return row if row is not None and row.digest == digest else _denied(DENIED)
 
     def revoke(self, raw: bytes, key: KeyEntry) -> Refusal | None:
         """End a key by itself; None when it is done."""
@@ -109,31 +138,8 @@ class KeyDesk:
         if not self._is_issuer():
             return Refusal(status=409, message="This ingress may not end keys; ask the operator.", code="not_issuer")
         self._revoked(key.id, body.reason)
+        log.info("key revoked by its holder", extra={"key": key.id})
         return None
-
-    def _may_try(self, address: str) -> bool:
-        now = self._now()
-        began, count = self._tries.pop(address, (now, 0))
-        if now - began >= 60.0:
-            began, count = now, 0
-        self._tries[address] = (began, count + 1)
-        if len(self._tries) > MAX_ADDRESSES:
-            self._tries.popitem(last=False)
-        return count < PER_MINUTE
-
-
-def entry_of(row: KeyRow) -> KeyEntry:
-    """A key of the accounts shelf as the ring holds it."""
-    return KeyEntry(
-        id=row.id,
-        digest=row.digest,
-        label=row.label,
-        expires_at=row.expires_at,
-        models=row.models,
-        revoked=row.revoked,
-        user=row.user,
-        project=row.project,
-    )
 
 
 def about(key: KeyEntry) -> bytes:

@@ -14,7 +14,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_IN_FLIGHT_B = 512 * 1024 * 1024  # request bodies this process holds at once; beyond, 503
-MAX_DISCARD_B = 2 * MAX_BODY_B
 DISCARD_S = 10.0
 SMALL_B = 4_096  # of the requests that are ours and no model's
 BODY_S = 60.0  # a body that takes longer is a slow client holding memory
@@ -56,7 +55,7 @@ class Bodies:
         """
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._max_body_b:
-                await _discard(receive)
+                await self._discard(receive)
                 raise self._too_large()
             if name == b"content-encoding" and value.lower() != b"identity":
                 raise _refused(415, "Request bodies must not be compressed.", "unsupported_encoding")
@@ -90,7 +89,7 @@ class Bodies:
                 size += len(message["body"])
                 self._held_b += len(message["body"])
                 if size > self._max_body_b:
-                    await _discard(receive)
+                    await self._discard(receive)
                     raise self._too_large()
                 if self._held_b > self._max_in_flight_b:
                     raise _refused(
@@ -106,17 +105,16 @@ class Bodies:
             self._held_b -= size
             raise
 
+    async def _discard(self, receive: Receive) -> None:
+        """Read on for a while without keeping anything: a client that still writes would not see the answer."""
+        left = 2 * self._max_body_b
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                while left > 0 and (message := await receive()).get("more_body", False):
+                    left -= len(message["body"])
+
     def _too_large(self) -> EdgeRefused:
         return _refused(413, f"The body is larger than the limit of {self._max_body_b} bytes.", "request_too_large")
-
-
-async def _discard(receive: Receive) -> None:
-    """Read on for a while without keeping anything: a client that still writes would not see the answer."""
-    left = MAX_DISCARD_B
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DISCARD_S):
-            while left > 0 and (message := await receive()).get("more_body", False):
-                left -= len(message["body"])
 
 
 def _refused(status: int, message: str, code: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> EdgeRefused:

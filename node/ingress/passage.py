@@ -51,6 +51,7 @@ class Passage:
         self._client = send
         self._fabric = fabric
         self._quiet_s = quiet_s
+        self._is_mid_event = False  # what was passed on ends within an event
 
     async def carry(self, reply: ReplyHead, headers: Headers, left_s: float) -> Failed | None:
         """Deliver an answer whose head has come; None when the client was answered.
@@ -95,7 +96,7 @@ class Passage:
         call.first = self._fabric()
         call.bytes_out = len(body)
         call.tokens = tokens or call.tokens
-        call.end(reply.status, "ok" if reply.status < 400 else "upstream_error")
+        call.end(reply.status, "ok" if reply.status < 400 else "upstream_error", self._fabric())
         await answer(self._client, reply.status, body, headers)
         return None
 
@@ -113,12 +114,12 @@ class Passage:
                 async with asyncio.timeout(self._quiet_s):
                     part = await self._stream.read()
         except (StreamReset, TimeoutError) as broken:
-            call.end(reply.status, "truncated")
+            call.end(reply.status, "truncated", self._fabric())
             if call.is_gone:
                 return
             raise Transfer(f"the engine was lost in the middle of a long answer: {broken}") from broken
         call.tokens = tokens_at_end(tail)
-        call.end(reply.status, "ok" if reply.status < 400 else "upstream_error")
+        call.end(reply.status, "ok" if reply.status < 400 else "upstream_error", self._fabric())
         await self._send({"type": "http.response.body", "body": b""})
 
     # --- events
@@ -126,36 +127,44 @@ class Passage:
     async def _events(self, headers: Headers, left_s: float) -> Failed | None:
         call = self._call
         tap = StreamTap(cut_usage=call.request.stream and not call.request.wants_usage)
-        why = "the engine ended its stream without the end mark"
-        failure = Failure.LOST
-        is_mid_event = False
+        failed = await self._until_the_end(tap, headers, left_s)
+        call.tokens = tap.tokens
+        if tap.is_complete:
+            call.end(200, "ok", self._fabric())
+            await self._linger()
+            return None
+        if call.first is None:
+            return failed
+        call.end(200, "truncated", self._fabric())
+        if not call.is_gone:
+            event = error_event(f"The stream ended early: {failed.why}.", "upstream_disconnect", call.shown_id)
+            await self._pass(headers, b"\n\n" * self._is_mid_event + event, is_last=True)
+        return None
+
+    async def _until_the_end(self, tap: StreamTap, headers: Headers, left_s: float) -> Failed:
+        """Pass events on; returns why they ended, which counts when they did so without the end mark."""
+        call = self._call
+        now = asyncio.get_running_loop().time
+        patience = now() + left_s  # what renews it is an event, not any byte of one
         try:
             while not tap.is_complete:
-                async with asyncio.timeout(left_s if call.first is None else self._quiet_s):
+                async with asyncio.timeout_at(patience):
                     data = await self._stream.read()
+                seen = tap.events
                 out = tap.feed(data) if data is not None else tap.finish()
                 if tap.is_complete or (out and data is not None):  # a half event at the end is dropped
                     await self._pass(headers, out, is_last=tap.is_complete)
                 if data is None:
                     break
-                is_mid_event = tap.is_mid_event
+                if call.first is not None and (out or tap.events > seen):
+                    patience = now() + self._quiet_s
+                self._is_mid_event = tap.is_mid_event
         except StreamReset as reset:
-            why = lost(reset).why
+            return lost(reset)
         except TimeoutError:
-            why, failure = "the engine brought nothing for too long", Failure.TIMEOUT
             self._stream.reset(ResetCode.TIMEOUT)
-        call.tokens = tap.tokens
-        if tap.is_complete:
-            call.end(200, "ok")
-            await self._linger()
-            return None
-        if call.first is None:
-            return Failed(failure, why)
-        call.end(200, "truncated")
-        if not call.is_gone:
-            event = error_event(f"The stream ended early: {why}.", "upstream_disconnect", call.shown_id)
-            await self._pass(headers, b"\n\n" * is_mid_event + event, is_last=True)
-        return None
+            return Failed(Failure.TIMEOUT, "the engine brought nothing for too long")
+        return Failed(Failure.LOST, "the engine ended its stream without the end mark")
 
     async def _pass(self, headers: Headers, events: bytes, *, is_last: bool) -> None:
         call = self._call
@@ -178,8 +187,8 @@ class Passage:
             async with asyncio.timeout(TAKE_S):
                 await self._client(message)
         except TimeoutError:
-            self._call.leave()
-            self._call.end(200, "client_disconnect")
+            self._call.leave()  # nothing, when it had ended
+            self._call.end(200, "client_disconnect", self._fabric())
             raise Transfer(f"the client took nothing for {TAKE_S:.0f} s") from None
 
 

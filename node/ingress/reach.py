@@ -2,6 +2,7 @@
 
 from accounting.keys import KeyEntry
 from registry.chain import Filter
+from registry.lifecycle import Rank
 from registry.views import ModelRow, ReplicaRow, Snapshot, serves
 
 
@@ -16,13 +17,14 @@ def may_name(key: KeyEntry, model: str) -> bool:
 
 
 def may_know(view: Snapshot, key: KeyEntry, model: str) -> bool:
-    """Whether a model exists for a key: some replica, in whatever state, serves its holder."""
+    """Whether a model exists for a key: some replica that is not gone, in whatever state, serves its holder."""
     if model not in view.models or not may_name(key, model):
         return False
     objection = allowed(key).objection
     if any(objection(row) is None for row in view.routable.get(model, ())):
         return True
-    return any(objection(out.candidate) is None for out in view.excluded.get(model, ()))
+    excluded = (out.candidate for out in view.excluded.get(model, ()))
+    return any(objection(row) is None for row in excluded if _is_there(row))
 
 
 def callable_now(view: Snapshot, key: KeyEntry) -> list[ModelRow]:
@@ -33,3 +35,10 @@ def callable_now(view: Snapshot, key: KeyEntry) -> list[ModelRow]:
         for row in view.models.values()
         if may_name(key, row.id) and any(objection(each) is None for each in view.routable.get(row.id, ()))
     ]
+
+
+def _is_there(row: ReplicaRow) -> bool:
+    node = row.node
+    if node is None or node.rank is Rank.LEFT or row.rank is Rank.LEFT:
+        return False
+    return node.run == row.replica.node_run  # else it belongs to an earlier run of its node

@@ -190,11 +190,11 @@ class Relay:
 
     async def _give_up(self, call: Call, last: Failed | None, send: Send) -> None:
         if call.is_gone:
-            call.end(0, "client_disconnect")
+            call.end(0, "client_disconnect", self._fabric())
             return
         if last is not None and last.reply is not None:
             headers = [*to_client(last.reply.headers), *_own_headers(call)]
-            call.end(last.reply.status, "upstream_error")
+            call.end(last.reply.status, "upstream_error", self._fabric())
             is_busy = last.failure is Failure.ENGINE_BUSY
             advice = retry_after(1) if is_busy else ((b"x-should-retry", b"false"),)
             await answer(send, last.reply.status, last.body, [*headers, *advice])
@@ -207,22 +207,24 @@ class Relay:
                 refusal = unknown_model(model, [row.id for row in callable_now(snapshot, call.key)])
             else:
                 refusal = no_replica(model, self.why(model, call.key))
-            call.end(refusal.status, "refused")
+            call.end(refusal.status, "refused", self._fabric())
         elif last.failure is Failure.BUSY:
             refusal = no_replica(call.request.model, last.why)
-            call.end(refusal.status, "refused")
+            call.end(refusal.status, "refused", self._fabric())
         elif last.failure is Failure.TIMEOUT:
             refusal = upstream_failed(504, f"The engine gave {last.why}.", "upstream_timeout")
-            call.end(refusal.status, "upstream_error")
+            call.end(refusal.status, "upstream_error", self._fabric())
         else:
             message = f"{call.attempts} attempt(s) failed, the last because {last.why}."
             refusal = upstream_failed(502, message, "upstream_disconnect")
-            call.end(refusal.status, "upstream_error")
+            call.end(refusal.status, "upstream_error", self._fabric())
         await refuse(send, refusal, call.shown_id)
 
     def why(self, model: str, key: KeyEntry) -> str:
         """Why nobody can serve a model, counted by filter, for people."""
-        reasons = [out.reason for out in self._views().excluded.get(model, ())]
+        is_for_others = allowed(key).objection
+        excluded = self._views().excluded.get(model, ())
+        reasons = [out.reason for out in excluded if is_for_others(out.candidate) is None]
         reasons += [out.reason for out in self.sifted(model, set(), key).excluded]
         counted = {reason: reasons.count(reason) for reason in reasons}
         return "; ".join(f"{reason} ({count})" for reason, count in counted.items()) or "no replica is known"

@@ -7,7 +7,7 @@ sent it, so what is ambiguous (a key given twice) or addresses the engine itself
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -16,9 +16,22 @@ import msgspec
 from registry.errors import TelaError
 from registry.text import clean, is_id
 
-# Fields that reach past the engine's front door: another request's cache, the order of the queue, what the
-# server fetches or executes as a template. The operator sets these, so a client's are refused by name.
-DENIED = frozenset({"kv_transfer_params", "cache_salt", "priority", "mm_processor_kwargs", "chat_template"})
+# Fields that reach past the engine's front door: another request's cache or session, the order of the queue, the
+# rank or slot that serves it, an adapter that is another model, what the server fetches, executes as a template or
+# unpickles. The operator sets these, so a client's are refused by name. Read off the request
+# schemas of vLLM and SGLang and of llama.cpp's server.
+DENIED = frozenset((
+    "adapter_id", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_salt", "chat_template",
+    "custom_labels", "custom_logit_processor", "custom_params", "data_parallel_rank", "disagg_prefill_dp_rank",
+    "ec_transfer_params", "extra_key", "id_slot", "kv_transfer_params", "logits_processors", "lora", "lora_path",
+    "mm_processor_kwargs", "ngram_corpus_id", "priority", "prompt_embeds", "rid", "routed_dp_rank",
+    "session_params", "slot_id", "vllm_xargs",
+))  # fmt: skip
+# Engines merge these into the call that renders the template, so that the same would come in by the back door.
+_WRAPPER = "chat_template_kwargs"
+_DENIED_WITHIN = frozenset({"chat_template", "tokenize", "tokenizer"})
+# Headers with which vLLM lets a client do the same.
+DENIED_HEADERS = frozenset({b"x-data-parallel-rank", b"x-vllm-priority"})
 
 # No API has a tenth as many parameters; the walk over them is a Python loop.
 MAX_PARAMETERS = 512
@@ -80,7 +93,9 @@ def read_request(body: bytes) -> Request:
     _check_utf8(body)
     spans = value_spans(body)
     if not DENIED.isdisjoint(spans):
-        _refuse_denied(body, spans)
+        _refuse_denied(body, spans, DENIED)
+    if _WRAPPER in spans:
+        _refuse_wrapped(body, spans)
     return Request(
         model=_model(body, spans),
         stream=_flag(body, spans, "stream", param="stream"),
@@ -189,15 +204,52 @@ def _decode(text: bytes) -> dict[str, msgspec.Raw]:
     return raws
 
 
-def _refuse_denied(body: bytes, spans: Mapping[str, tuple[int, int]]) -> None:
+def check_headers(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse headers that are denied.
+
+    Args:
+        headers: of a request, names in lower case.
+
+    Raises:
+        BodyRefused: naming the header.
+    """
+    for name, _ in headers:
+        if name in DENIED_HEADERS:
+            raise _denied(name.decode("ascii"), what="header")
+
+
+def _refuse_denied(
+    body: bytes, spans: Mapping[str, tuple[int, int]], denied: frozenset[str], *, within: str = ""
+) -> None:
     for name in spans:
-        if name in DENIED and _value(body, spans, name) is not None:
-            raise BodyRefused(
-                f"parameter {name} is not accepted here",
-                code="unsupported_parameter",
-                param=name,
-                hint="leave it out; the operator sets it at the engine",
-            )
+        if name in denied and _value(body, spans, name) is not None:
+            raise _denied(f"{within}{name}")
+
+
+def _refuse_wrapped(body: bytes, spans: Mapping[str, tuple[int, int]]) -> None:
+    options = _value(body, spans, _WRAPPER)
+    if options is None:
+        return
+    if options[:1] != b"{":
+        raise BodyRefused(f"{_WRAPPER} must be an object or null", code="invalid_type", param=_WRAPPER)
+    _refuse_denied(options, _inner_spans(options, _WRAPPER), _DENIED_WITHIN, within=f"{_WRAPPER}.")
+
+
+def _inner_spans(text: bytes, name: str) -> dict[str, tuple[int, int]]:
+    try:
+        return value_spans(text)
+    except BodyRefused as refused:
+        param = name + ("" if refused.param is None else f".{refused.param}")
+        raise BodyRefused(f"in {name}: {refused}", code=refused.code, param=param) from None
+
+
+def _denied(name: str, what: str = "parameter") -> BodyRefused:
+    return BodyRefused(
+        f"{what} {name} is not accepted here",
+        code="unsupported_parameter",
+        param=name,
+        hint="leave it out; the operator sets it at the engine",
+    )
 
 
 def _unescaped(token: bytes) -> str:
@@ -257,11 +309,7 @@ def _wants_usage(body: bytes, spans: Mapping[str, tuple[int, int]]) -> bool:
         return False
     if options[:1] != b"{":
         raise BodyRefused("stream_options must be an object or null", code="invalid_type", param="stream_options")
-    try:
-        inner = value_spans(options)
-    except BodyRefused as refused:
-        param = "stream_options" + ("" if refused.param is None else f".{refused.param}")
-        raise BodyRefused(f"in stream_options: {refused}", code=refused.code, param=param) from None
+    inner = _inner_spans(options, "stream_options")
     return _flag(options, inner, "include_usage", param="stream_options.include_usage")
 
 

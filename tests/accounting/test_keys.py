@@ -168,3 +168,13 @@ def test_neither_secret_nor_digest_shows_in_a_repr():
     shown = repr([entry(), ring, ring.check(None, SECRET, NOW), ring.check(None, OTHER, NOW)])
     for hidden in (SECRET, OTHER, repr(digest(SECRET)), digest(SECRET).hex()):
         assert hidden not in shown
+
+
+@given(st.permutations(range(6)))
+def test_which_of_several_entries_for_one_secret_counts_does_not_depend_on_their_order(order):
+    several = [
+        entry(), entry(models=("a",)), entry(models=()), entry(expires_at=NOW + 1), entry(expires_at=NOW + 9),
+        entry(expires_at=NOW + 1, models=("b",)),
+    ]  # fmt: skip
+    verdict = KeyRing([several[at] for at in order]).check(None, SECRET, NOW)
+    assert verdict == Admitted(entry=several[5])

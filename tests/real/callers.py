@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,16 +15,24 @@ CALL_S = 30.0
 class Calls:
     """What became of the calls so far. Mutable: the callers add to it."""
 
-    def __init__(self) -> None:
-        self.whole = 0
-        self.streams = 0
+    def __init__(self, callers: int) -> None:
+        self.callers = callers
+        self.answered = 0  # wholly: the last word of it arrived
         self.failed: list[str] = []
+
+    def until_answered(self, rounds: int = 3) -> None:
+        """Wait until every caller was answered so often, from now on, more or less."""
+        wanted = self.answered + len(self.failed) + rounds * self.callers
+        deadline = time.monotonic() + CALL_S
+        while self.answered + len(self.failed) < wanted:
+            assert time.monotonic() < deadline, f"{self.answered} answers, {wanted} wanted; failed: {self.failed[:5]}"
+            time.sleep(0.02)
 
 
 @contextmanager
 def calling(base_url: str, key: str, model: str, *, whole: int = 0, streams: int = 0) -> Iterator[Calls]:
     """Call a model from so many callers at once, until the block is left; calls under way then are waited for."""
-    calls, ending = Calls(), threading.Event()
+    calls, ending = Calls(whole + streams), threading.Event()
 
     async def call(session: aiohttp.ClientSession, *, stream: bool) -> None:
         body = {"model": model, "stream": stream, "messages": [{"role": "user", "content": "hello"}]}
@@ -53,13 +62,10 @@ def calling(base_url: str, key: str, model: str, *, whole: int = 0, streams: int
 
 
 def _count(calls: Calls, status: int, text: str, *, stream: bool) -> None:
-    is_good = status == 200 and (text.rstrip().endswith("data: [DONE]") if stream else _is_whole(text))
-    if not is_good:
-        calls.failed.append(f"{status}: {text[-300:]}")
-    elif stream:
-        calls.streams += 1
+    if status == 200 and (text.rstrip().endswith("data: [DONE]") if stream else _is_whole(text)):
+        calls.answered += 1
     else:
-        calls.whole += 1
+        calls.failed.append(f"{status}: {text[-300:]}")
 
 
 def _is_whole(text: str) -> bool:

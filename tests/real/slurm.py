@@ -6,12 +6,13 @@ belongs to already is not touched. Commands find it by `SLURM_CONF`.
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -33,6 +34,7 @@ AuthInfo=socket={state}/munge/socket
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+TaskProlog={state}/prolog
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1
 SelectType=select/cons_tres
@@ -44,6 +46,12 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 NodeName={host} NodeAddr=127.0.0.1 Port={d_port} CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+# A job has the environment of the login it was submitted from, but no login of its own where it runs: the runtime
+# directory that is named there does not exist, and only root could make it. In /proc not even root can.
+PROLOG = """\
+#!/bin/sh
+echo export XDG_RUNTIME_DIR=/proc/run/user/$(id -u)
 """
 
 
@@ -67,6 +75,16 @@ class Slurm:
         """The state of every array task that is queued, runs or ends, as `12_3`: by its job and index."""
         words = self.run("squeue", "-h", "-r", "-o", "%i %T").split()
         return dict(zip(words[::2], words[1::2], strict=True))
+
+    def kill_outright(self, tasks: Iterable[str]) -> None:
+        """SIGKILL for every process of array tasks, as when a host dies; a `scancel` would begin with SIGTERM."""
+        words = self.run("squeue", "-h", "-r", "-o", "%i %A").split()
+        jobs = {job for task, job in zip(words[::2], words[1::2], strict=True) if task in set(tasks)}
+        for line in self.run("scontrol", "listpids").splitlines()[1:]:
+            pid, job, *_ = line.split()
+            if job in jobs:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def reason_not_here() -> str:
@@ -104,6 +122,8 @@ def _started(state: Path, stack: ExitStack) -> Slurm:
     for name in ("ctld", "d", "munge"):
         (state / name).mkdir()
     state.chmod(0o755)
+    (state / "prolog").write_text(PROLOG)
+    (state / "prolog").chmod(0o755)
     conf = state / "slurm.conf"
     ports = dict(zip(("ctld_port", "d_port"), free_ports(2), strict=True))
     conf.write_text(CONF.format(host=socket.gethostname().partition(".")[0], state=state, cpus=CPUS, **ports))

@@ -1,8 +1,9 @@
 """docs/getting-started.md, typed line by line, with a real Slurm under it; and what happens when its jobs end.
 
-What differs from the page: `login1` is this host, the ports are free ones, CLAIM, k_… and host1@chem are what was
-printed before. `vllm` is a script that starts the demo engine with the same arguments; the real one has a test of
-its own, and eight of them do not fit on two cores. Handing over a file (the invite, the job script) is a copy.
+What differs from the page: `login1` is this host, the ports are free ones, the fabric's name has a number behind it
+(the account may have nodes of another `lab` here), CLAIM, k_… and host1@chem are what was printed before. `vllm` is
+a script that starts the demo engine with the same arguments; the real one has a test of its own, and eight of them do
+not fit on two cores. Handing over a file (the invite, the job script) is a copy.
 """
 
 import json
@@ -13,14 +14,14 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.real import slurm
-from tests.real.callers import calling
+from tests.real.callers import Calls, calling
 from tests.real.walk import Person, Walk
 
 pytestmark = pytest.mark.real
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 MODEL = "org/model"
 TASKS = 8
+CALLERS = 16  # two for each replica: something is under way at all of them
+LIMIT_S = 12 * 3600  # of array.sbatch
 START_S = 90.0  # eight Pythons and eight engines on two cores
 END_S = 40.0
 REVOKED_S = 5.0  # what is promised
@@ -55,6 +58,15 @@ class Lab:
     def workers(self) -> list[dict[str, Any]]:
         """The nodes that have not left and are no observer nor ingress, as kim sees them."""
         return [row for row in self.kim.rows("tela nodes --json") if row["roles"] == ["worker"]]
+
+    def row(self, node: str) -> dict[str, Any]:
+        """A node as kim sees it."""
+        return next(row for row in self.kim.rows("tela nodes --all --json") if row["id"] == node)
+
+    def name_of(self, node: dict[str, Any]) -> str:
+        """What a node is called: its name, or its session where several have that name."""
+        names = [row["name"] for row in self.kim.rows("tela nodes --json")]
+        return str(node["name"] if names.count(node["name"]) == 1 else node["session"])
 
     def runs(self) -> dict[str, int]:
         """The run of every node of kim's that the fabric remembers, by its id."""
@@ -115,7 +127,7 @@ def walking(root: Path, cluster: slurm.Slurm) -> Iterator[Walk]:
         "kim": Person("kim", root, path, cluster.env),
     }
     door, links = map(str, slurm.free_ports(2))
-    instead = {"login1": socket.gethostname(), "7480": door, "7481": links}
+    instead = {"login1": socket.gethostname(), "7480": door, "7481": links, "init lab": f"init lab{os.getpid()}"}
     try:
         yield Walk((ROOT / "docs" / "getting-started.md").read_text(), people, instead)
     finally:
@@ -153,6 +165,7 @@ def _eight_nodes(lab: Lab) -> None:
     assert {row["state"] for row in eight} == {"SERVING"}
     assert {row["platform"]["kind"] for row in eight} == {"slurm"}
     assert {row["platform"]["job"] for row in eight} == set(lab.cluster.tasks())
+    assert all(abs(row["platform"]["ends_at"] - row["started"] - LIMIT_S) < 60 for row in eight)
 
 
 def _called(lab: Lab) -> None:
@@ -164,32 +177,38 @@ def _called(lab: Lab) -> None:
 
 def _cut_and_drained(lab: Lab) -> None:
     """A plain scancel ends engines at once: others answer what was whole. Told alone, tela drains: streams end."""
-    base, key = lab.env["OPENAI_BASE_URL"], lab.env["OPENAI_API_KEY"]
     tasks = sorted(lab.cluster.tasks())
-    gone = lab.of_tasks(tasks[:2])
-    with calling(base, key, MODEL, whole=6) as calls:
-        lab.cluster.run("scancel", *tasks[:2])
-        lab.until_left(gone)
-    print(vars(calls)); assert calls.failed == []
-    assert calls.whole > 0
-    gone = lab.of_tasks(tasks[2:4])
-    with calling(base, key, MODEL, whole=2, streams=4) as calls:
-        lab.cluster.run("scancel", "--batch", "--signal=TERM", *tasks[2:4])
-        lab.until_left(gone)
-    print(vars(calls)); assert calls.failed == []
-    assert calls.streams > 0
+    with _calling(lab, whole=CALLERS) as calls:
+        _end_under_load(lab, calls, tasks[:2])
+    assert calls.failed == []
+    with _calling(lab, whole=CALLERS // 2, streams=CALLERS // 2) as calls:
+        _end_under_load(lab, calls, tasks[2:4], "--batch", "--signal=TERM")
+    assert calls.failed == []
+
+
+def _calling(lab: Lab, *, whole: int, streams: int = 0) -> AbstractContextManager[Calls]:
+    return calling(lab.env["OPENAI_BASE_URL"], lab.env["OPENAI_API_KEY"], MODEL, whole=whole, streams=streams)
+
+
+def _end_under_load(lab: Lab, calls: Calls, tasks: list[str], *how: str) -> None:
+    nodes = lab.of_tasks(tasks)
+    calls.until_answered()
+    lab.cluster.run("scancel", *how, *tasks)
+    lab.until_left(nodes)
+    calls.until_answered()
 
 
 def _in_control(lab: Lab) -> None:
     node = lab.workers()[0]
-    lab.walk.fill("host1@chem", node["session"])
-    state = lambda: next(row for row in lab.workers() if row["id"] == node["id"])  # noqa: E731
+    lab.walk.fill("host1@chem", lab.name_of(node))
     lab.walk.through("tela drain")
-    assert state()["draining"]
+    assert lab.row(node["id"])["draining"]
     lab.walk.through("tela undrain")
-    assert not state()["draining"]
+    assert not lab.row(node["id"])["draining"]
     lab.walk.through("tela evict")
+    assert lab.row(node["id"])["evicted"]
     lab.walk.through("tela evict")
+    assert not lab.row(node["id"])["evicted"]
     listed = lab.walk.through("tela keys list").out
     lab.walk.fill("k_…", re.search(r"^(k_\w+) +active +kim", listed, re.MULTILINE)[1])
     lab.walk.through("tela keys revoke")
@@ -225,9 +244,10 @@ def test_a_second_array_takes_the_same_slots_and_leaves_no_ghosts(lab):
 def test_tasks_that_were_killed_outright_leave_no_ghosts_either(lab):
     before = lab.runs()
     killed = sorted(lab.cluster.tasks())[: TASKS // 2]
-    lab.cluster.run("scancel", "--full", "--signal=KILL", *killed)
+    lab.cluster.kill_outright(killed)
     lab.until_no_tasks(killed)
     lab.walk.repeat("sbatch", f"--array=1-{len(killed)}")
+    lab.walk.again("kim", "tela nodes --json", lambda out: out.count('"prev": "lost"') == len(killed), START_S)
     lab.until_all_serve()
     _same_nodes_again(lab, before)
 

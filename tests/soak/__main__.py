@@ -19,6 +19,7 @@ from node.client import Answer, Caller
 from node.demo import MODEL, DemoFabric, demo_engine_command
 from node.scenario import until_called
 from tests.bench.report import conditions
+from tests.soak.join import measure
 
 FOLDER = Path(__file__).parents[2] / "docs" / "bench"
 RATE_PER_S = 50.0
@@ -92,7 +93,12 @@ async def start(times: int = 5) -> dict[str, object]:
     return {"load": "tela demo, three workers", "seconds_to_serve": took, "reached": max(took) <= 8.0}
 
 
-PARTS: dict[str, Callable[[], Coroutine[None, None, dict[str, object]]]] = {"kill": kill, "start": start}
+async def join() -> dict[str, object]:
+    """A fabric founded by commands: from `tela start` to routable, the size of nodes, the cost of `tela status`."""
+    return await asyncio.to_thread(measure)
+
+
+PARTS: dict[str, Callable[[], Coroutine[None, None, dict[str, object]]]] = {"kill": kill, "start": start, "join": join}
 
 
 async def _rows(fabric: DemoFabric, wanted: int) -> int:
