@@ -120,19 +120,18 @@ def key_id(secret_digest: bytes) -> str:
 class KeyRing:
     """The keys one ingress accepts; made anew when they change, never altered."""
 
-    __slots__ = ("_admitted",)
+    __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[KeyEntry]) -> None:
         """Take the entries; of two with the same digest the more restrictive counts."""
-        admitted: dict[bytes, Admitted] = {}
+        self._entries: dict[bytes, KeyEntry] = {}
         for entry in entries:
-            held = admitted.get(entry.digest)
-            if held is None or _permissiveness(entry) < _permissiveness(held.entry):
-                admitted[entry.digest] = Admitted(entry=entry)
-        self._admitted = admitted
+            held = self._entries.setdefault(entry.digest, entry)
+            if held is not entry and _permissiveness(entry) < _permissiveness(held):
+                self._entries[entry.digest] = entry
 
     def __len__(self) -> int:
-        return len(self._admitted)
+        return len(self._entries)
 
     def check(self, authorization: str | None, x_api_key: str | None, now_fabric: float) -> Admitted | Refused:
         """Judge the credential of one request.
@@ -148,17 +147,16 @@ class KeyRing:
         if len(secret) > _MAX_PRESENTED_CHARS:
             return _not_a_key(secret)
         presented = digest(secret)
-        admitted = self._admitted.get(presented)
+        entry = self._entries.get(presented)
         # The dict compares digests, and what their timing tells leads to no secret; the comparison
         # that decides is constant in time all the same.
-        if admitted is None or not hmac.compare_digest(admitted.entry.digest, presented):
+        if entry is None or not hmac.compare_digest(entry.digest, presented):
             return _UNKNOWN if looks_valid(secret) else _not_a_key(secret)
-        entry = admitted.entry
         if entry.revoked:
             return Refused(cause=Cause.REVOKED, key_id=entry.id)
         if entry.expires_at is not None and now_fabric >= entry.expires_at:
             return Refused(cause=Cause.EXPIRED, key_id=entry.id)
-        return admitted
+        return Admitted(entry=entry)
 
 
 _MISSING = Refused(cause=Cause.MISSING)

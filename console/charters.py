@@ -20,6 +20,7 @@ from registry.errors import RecordRefused, TelaError
 from registry.kinds import Charter, read_body
 from registry.lattice import supersedes
 from registry.record import Key, Record, decode
+from registry.replica import Replica
 from registry.text import clean
 
 
@@ -37,34 +38,52 @@ class Known(NamedTuple):
         return self.in_force.current.charter
 
 
-def node_here(places: Places, fabric: FabricDir) -> Control | None:
+def node_here(places: Places, fabric: FabricDir, *, accounts: bool = False) -> Control | None:
     """A running node of this account in this very fabric; None when there is none.
+
+    Args:
+        places: where sockets are.
+        fabric: which one.
+        accounts: of several rather one that holds the accounts shelf.
 
     Raises:
         TelaError: there is one, but it does not answer; or it is one of another fabric that is called the same.
     """
     try:
-        control = find(places, fabric.name)
+        return find(places, fabric.name, fabric_id=fabric.fabric_hex, accounts=accounts)
     except TelaError as error:
         if error.code != "no_node":
             raise
         return None
-    if control.about["fabric"]["id"] != fabric.fabric_id.hex():
-        raise TelaError(
-            f"the node that runs here as {fabric.name} belongs to another fabric of that name",
-            hint=f"stop it (tela stop), or call one of the two otherwise: mv {fabric.path} {fabric.path}-2",
-            code="other_fabric",
-        )
-    return control
 
 
 def held(control: Control, kind: str) -> list[Record]:
     """Every record of a kind that a node holds.
 
     Raises:
-        TelaError: it does not say.
+        TelaError: it does not say, or there are more than it says at once (`too_many`).
     """
-    return [decode(b64decode(raw)) for raw in control.get(f"/records?kind={kind}")["records"]]
+    answer = control.get(f"/records?kind={kind}")
+    if not answer["complete"]:
+        raise TelaError(
+            f"the node here holds more {kind} records than it shows at once",
+            hint="tela nodes --all shows whose they are; tela operators revoke ends what is not wanted",
+            code="too_many",
+        )
+    return [decode(b64decode(raw)) for raw in answer["records"]]
+
+
+def replica_of(control: Control, kinds: Iterable[str]) -> Replica:
+    """What a node holds of some kinds, to be judged here as every node judges it.
+
+    Raises:
+        TelaError: as `held`.
+    """
+    replica = Replica()
+    for kind in kinds:
+        for record in held(control, kind):
+            replica.apply(record)
+    return replica
 
 
 def known(fabric: FabricDir, control: Control | None) -> Known:
@@ -93,6 +112,15 @@ def change(now: Known, signer: Signer, new: Callable[[Charter], Charter]) -> Kno
     Raises:
         TelaError: the signer may not (`not_entitled`), the charter grew too large, or another owner was faster.
     """
+    return put(now, written(now, signer, new))
+
+
+def written(now: Known, signer: Signer, new: Callable[[Charter], Charter]) -> Record:
+    """Sign a successor of the charter in force; nobody is told yet.
+
+    Raises:
+        TelaError: the signer may not (`not_entitled`), or the charter grew too large.
+    """
     current = now.in_force.current
     if not may(current.charter, signer.key, OWNER) and signer.key != current.charter.recovery:
         raise TelaError(
@@ -100,7 +128,15 @@ def change(now: Known, signer: Signer, new: Callable[[Charter], Charter]) -> Kno
             hint=f"an owner of the whole fabric may: {', '.join(owners(current.charter)) or 'the recovery key'}",
             code="not_entitled",
         )
-    record = _written(current, new(current.charter), signer)
+    return _written(current, new(current.charter), signer)
+
+
+def put(now: Known, record: Record) -> Known:
+    """Hand a successor to the node here, and keep it in the account's file.
+
+    Raises:
+        TelaError: another owner was faster (`charter_forked`), or it counts nowhere.
+    """
     if now.control is not None:
         _publish(now, now.control, record)
     keep_charters(now.fabric, [*now.charters, record])

@@ -243,24 +243,29 @@ def _no_node(why: str) -> TelaError:
     return TelaError(f"no talking to the node: {why}", hint="is it running? `tela start` starts one", code="no_node")
 
 
-def find(places: HasRuntime, fabric: str, *, accounts: bool = False) -> Control:
+def find(places: HasRuntime, fabric: str, *, fabric_id: str = "", accounts: bool = False) -> Control:
     """The node of a fabric that runs here for this user; of several the one with the lowest slot.
 
     Args:
         places: where sockets are.
         fabric: its name.
+        fabric_id: its id in hex: another one may be called the same, in another HOME; empty: its name will do.
         accounts: rather one that holds the accounts shelf, if there is one.
 
     Raises:
-        TelaError: none, or none that answers.
+        TelaError: none, or none that answers, or one of another fabric (`other_fabric`).
     """
     silent: list[str] = []
+    others: list[str] = []
     first: Control | None = None
     for path in _sockets(places.runtime, fabric):
         control = Control(path)
         try:
             about = control.get("/self", timeout_s=FIND_S)
             if about["fabric"]["name"] != fabric:
+                continue
+            if fabric_id and about["fabric"]["id"] != fabric_id:
+                others.append(path.name)
                 continue
             first = first or Control(path, about)
             if not accounts or about["accounts"]:
@@ -272,13 +277,24 @@ def find(places: HasRuntime, fabric: str, *, accounts: bool = False) -> Control:
                 silent.append(path.name)
     if first is not None:
         return first
+    raise _none_of(fabric, silent, others)
+
+
+def _none_of(fabric: str, silent: list[str], others: list[str]) -> TelaError:
     if silent:
-        raise TelaError(
+        return TelaError(
             f"a node of fabric {fabric} runs here but does not answer: {', '.join(silent[:MAX_SHOWN])}",
             hint="look at its log, or stop it with `tela stop --now`",
             code="no_answer",
         )
-    raise TelaError(
+    if others:
+        return TelaError(
+            f"the node that runs here as {fabric} belongs to another fabric of that name: {others[0]}",
+            hint="it was started with another HOME or XDG_CONFIG_HOME: use that one, or start a node of this fabric: "
+            "tela start --role observer --detach",
+            code="other_fabric",
+        )
+    return TelaError(
         f"no node of fabric {fabric} runs here",
         hint="tela start --role observer --detach starts one that only looks",
         code="no_node",

@@ -56,6 +56,7 @@ def control_here(told: str | None, *, accounts: bool = False) -> Control:
         accounts: of several rather one that holds the accounts shelf.
 
     Raises:
-        TelaError: no fabric at all, or no node of it runs here.
+        TelaError: no fabric at all, no node of it runs here, or only one of another fabric that is called the same.
     """
-    return find(places_here(), fabric_here(told).name, accounts=accounts)
+    fabric = fabric_here(told)
+    return find(places_here(), fabric.name, fabric_id=fabric.fabric_hex, accounts=accounts)

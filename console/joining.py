@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400.0
 MAX_SKEW_S = 600.0  # beyond it hubs speak of clocks, not of expiries
-# The node that knocks takes a place of the membership while its certificate lasts, and the person's first real node,
-# perhaps on another host, may need that place at once. So it lasts seconds where clocks agree, by what they are allowed
-# to differ; and as long as they may differ where that was too short.
+# The node that knocks leaves again at once, which frees its place in the membership for the person's first real node,
+# perhaps on another host. Where its goodbye is lost the place is taken while its certificate lasts. So that lasts
+# seconds where clocks agree, by what they are allowed to differ; and as long as they may differ where it is too short.
 BRIEF_S = 15.0 - LEEWAY_S
 LONG_S = MAX_SKEW_S - LEEWAY_S
 TOO_BRIEF = frozenset({"expired", "clock_off"})
@@ -156,7 +156,8 @@ class Joining:
         )
         try:
             mine = self._credentials(fabric, seed, records, state.seed(), lasts_s)
-            asked = knock(mine, network=WebsocketNetwork(), clock=self._clock, rng=SystemRandom(), within_s=within_s)
+            network, rng = WebsocketNetwork(), SystemRandom()
+            asked = knock(mine, state.host, state.slot, network=network, clock=self._clock, rng=rng, within_s=within_s)
             return asyncio.run(asked)
         finally:
             state.release()
@@ -239,6 +240,7 @@ def _refusals(invitation: Invitation) -> dict[str, tuple[str, str]]:
             f"your membership allows {up_to(invite.max_nodes)}, and they are there already",
             "stop one of them (tela stop), then join again",
         ),
+        "narrowed": ("what you may do here changed just now, and the hub links this host anew", "join again"),
         "evicted": ("an operator evicted the node of this host", f"ask {by}"),
     }
 
@@ -282,7 +284,7 @@ def _is_worthless(fabric: FabricDir, invitation: Invitation) -> bool:
 
 def _forget(fabric: FabricDir) -> None:
     """Remove what was made for an invite that will never count, and nothing else."""
-    for name in ("hubs.json", "door", "member.key", "records"):
+    for name in ("hubs.json", "door", "member.key", "id", "records"):
         (fabric.path / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # somebody put a file of their own there
         fabric.path.rmdir()

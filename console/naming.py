@@ -96,11 +96,11 @@ def granted(charter: Charter, who: str, verbs: tuple[str, ...], scope: str) -> C
     Raises:
         TelaError: there is no such operator, or it would change nothing.
     """
-    key = _operator(charter, who).key
+    key = operator_named(charter, who).key
     lines = list(charter.operators)
     at = next((at for at, each in enumerate(lines) if each.key == key and each.scope == scope), None)
     if at is None:
-        lines.append(Operator(key=key, name=_operator(charter, who).name, verbs=verbs, scope=scope))
+        lines.append(Operator(key=key, name=operator_named(charter, who).name, verbs=verbs, scope=scope))
     elif set(verbs) <= set(lines[at].verbs):
         raise TelaError(f"{clean(who)} may {', '.join(verbs)} ({scope}) already", code="nothing_to_do")
     else:
@@ -115,7 +115,7 @@ def removed(charter: Charter, who: str, verbs: tuple[str, ...] | None, scope: st
     Raises:
         TelaError: there is no such operator, it would change nothing, or nobody would be left to change a charter.
     """
-    key = _operator(charter, who).key
+    key = operator_named(charter, who).key
     lines = [
         each if each.key != key or (scope is not None and each.scope != scope) else _less(each, verbs)
         for each in charter.operators
@@ -139,7 +139,12 @@ def _less(line: Operator, verbs: tuple[str, ...] | None) -> Operator:
     return Operator(key=line.key, name=line.name, verbs=left, scope=line.scope)
 
 
-def _operator(charter: Charter, who: str) -> Operator:
+def operator_named(charter: Charter, who: str) -> Operator:
+    """The first line of the operator whom a name or an id means.
+
+    Raises:
+        TelaError: there is none.
+    """
     found = next((each for each in charter.operators if each.name == who), None)
     found = found or next((each for each in charter.operators if key_id(each.key) == who), None)
     if found is None:

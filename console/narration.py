@@ -31,7 +31,8 @@ def _engine(event: Event) -> str:
         return f"{slot} serves {serving}" + (f" ({phase})" if phase else "")
     if event.get("draining") and state == "SERVING":
         return f"{slot} drains"
-    return f"{slot} {state}" + (f": {phase}" if phase else "")
+    where = f" · log {event['log']}" if state == "DOWN" and event.get("log") else ""
+    return f"{slot} {state}" + (f": {phase}" if phase else "") + where
 
 
 def _draining(event: Event) -> str:

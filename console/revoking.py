@@ -1,18 +1,24 @@
 """Taking an invite or a membership back: finding which is meant, and the act that says so."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from console.charters import Known, held, owners
+from console.charters import Known, held, owners, replica_of
+from console.client import Control
 from console.publishing import publish
 from console.signer import Signer
 from registry.acts import write_act
 from registry.charter import OWNER, may
 from registry.errors import TelaError
+from registry.ids import key_id
 from registry.kinds import Invite, Membership, read_body
 from registry.record import Record
 from registry.replica import Replica
 from registry.text import clean
+from registry.validity import standing
+
+KINDS = ("charter", "invite", "membership", "acceptance", "certificate", "node", "act")
+MAX_SHOWN = 8
 
 
 class Revocable(NamedTuple):
@@ -22,6 +28,7 @@ class Revocable(NamedTuple):
     id: str
     provider: str
     about: str  # for people
+    ends: tuple[str, ...] = ()  # members, with their nodes, who are in the fabric by it alone
 
 
 def revocable(now: Known, text: str) -> Revocable:
@@ -39,7 +46,7 @@ def revocable(now: Known, text: str) -> Revocable:
     known = {each.id: each for kind in ("invite", "membership") for each in _all(held(now.control, kind))}
     found = [each for each in known.values() if text and each.id.startswith(text)]
     if len(found) == 1:
-        return found[0]
+        return _with_ends(now, now.control, found[0])
     if found:
         listed = ", ".join(f"{each.what} {each.id}" for each in found[:8])
         raise TelaError(f"{clean(text, 80)} means {len(found)}", hint=f"say which: {listed}", code="ambiguous")
@@ -69,6 +76,28 @@ def revoke_act(now: Known, found: Revocable, signer: Signer, reason: str) -> Rec
     act = write_act(replica, "revoke", found.id, owner=signer.key, sign=signer.sign, at=at, reason=clean(reason, 200))
     publish(now.control, [act])
     return act
+
+
+def _with_ends(now: Known, control: Control, found: Revocable) -> Revocable:
+    """With the members who end, as the registry judges what the node here holds."""
+    view = control.get("/view")
+    replica = replica_of(control, KINDS)
+    admissions = standing(replica, now.fabric.fabric_id, float(view["at"])).admissions
+    ends = [
+        (key_id(member), admission)
+        for member, admission in admissions.items()
+        if found.id in {admission.invite, key_id(member)}
+    ]
+    said = tuple(f"member {member} of {clean(each.provider)}{_nodes(view, member)}" for member, each in sorted(ends))
+    about = f"{found.about}; ends {', '.join(said)}" if said else f"{found.about}; no member is in by it"
+    return found._replace(about=about, ends=said)
+
+
+def _nodes(view: Mapping[str, Any], member: str) -> str:
+    """The nodes of a member that are there, in brackets."""
+    names = [clean(str(each["name"])) for each in view["nodes"] if each["member"] == member and each["state"] != "LEFT"]
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return f" ({', '.join(sorted(names)[:MAX_SHOWN])}{more})" if names else ""
 
 
 def _all(records: list[Record]) -> Iterator[Revocable]:

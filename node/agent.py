@@ -1,6 +1,7 @@
 """What this host says about itself: the node record and one record for each engine slot."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -69,8 +70,8 @@ class Agent:
         """The node is up."""
         self._mesh.tell(lambda peer: peer.announce(self._node, Rank.SERVING))
 
-    def engine_changed(self, state: EngineState, engine: str) -> None:
-        """An engine slot is in another state: tell the fabric."""
+    def engine_changed(self, state: EngineState, engine: str, log: Path | None = None) -> None:
+        """An engine slot is in another state: tell the fabric; where its output goes is for this host only."""
         body = Replica(
             node_run=self._author.run,
             engine=engine,
@@ -94,5 +95,6 @@ class Agent:
                 "draining": state.draining,
                 "pid": state.pid,
                 "models": [offer.id for offer in state.offers],
+                "log": str(log) if log is not None else "",
             }
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from accounting.keys import KeyRing
+from accounting.keys import Admitted, Refused
 from accounting.ledger import Ledger
 from gossip.mesh import Mesh
 from node.config import DoorConfig
@@ -29,6 +29,8 @@ from registry.text import clean
 from registry.validity import Standing
 from registry.views import Snapshot
 
+HOLD = 10.0  # so many times as long as the book took to make it is held: never more than a tenth of the time goes there
+
 
 class Keys:
     """The keys that may call, read from the accounts shelf. Mutable: keeps the book until it may have changed.
@@ -37,34 +39,53 @@ class Keys:
         mesh: carries what this node writes about them.
         author: writes it.
         view: the registry's views.
+        now: monotonic seconds.
     """
 
-    def __init__(self, mesh: Mesh, author: Author, view: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, mesh: Mesh, author: Author, view: Callable[[], Snapshot], now: Callable[[], float]
+    ) -> None:
         self._mesh = mesh
         self._author = author
         self._view = view
-        self._seen: Snapshot | None = None
+        self._now = now
+        self._seen: Snapshot | None = None  # what the book was compared with last
         self._basis: _Basis | None = None
         self._book = keybook({})
+        self._held_until = 0.0
+
+    def check(self, authorization: str | None, x_api_key: str | None, now_fabric: float) -> Admitted | Refused:
+        """Judge the credential of one request, as `KeyRing.check` does.
+
+        Many keys take long to read, and an operator may import thousands. So the book is held for a while then: a
+        revoked key may call for that while longer, and a new key is found at once, for nobody is refused by an old
+        book.
+        """
+        is_old = self._view() is not self._seen
+        if is_old and self._now() >= self._held_until:
+            return self.book().ring.check(authorization, x_api_key, now_fabric)
+        verdict = self._book.ring.check(authorization, x_api_key, now_fabric)
+        if is_old and isinstance(verdict, Refused):
+            return self.book().ring.check(authorization, x_api_key, now_fabric)
+        return verdict
 
     def book(self) -> Keybook:
-        """The keys of this moment. Called for every request: what made the book is compared, not made again."""
+        """The keys of this moment."""
         view = self._view()
-        if view is not self._seen:
-            self._seen = view
-            basis = _basis(self._mesh.replica, view.standing)
-            if basis != self._basis:
-                self._basis = basis
-                self._book = keybook(key_rows(self._mesh.replica, view.standing)[0])
+        if view is self._seen:
+            return self._book
+        self._seen = view
+        basis = _basis(self._mesh.replica, view.standing)
+        if basis != self._basis:
+            began = self._now()
+            self._basis = basis
+            self._book = keybook(key_rows(self._mesh.replica, view.standing)[0], self._book)
+            self._held_until = self._now() + HOLD * (self._now() - began)
         return self._book
-
-    def ring(self) -> KeyRing:
-        """The ring of this moment."""
-        return self.book().ring
 
     def is_issuer(self) -> bool:
         """Whether this node's word on a claim counts."""
-        return may_issue(self._view().standing, self._author.key)
+        return may_issue(self._view().standing, self._author.key, self._mesh.fabric_now())
 
     def minted(self, key: str, digest: bytes) -> None:
         """Say with which secret's digest a key was claimed."""
@@ -77,6 +98,7 @@ class Keys:
     def _write(self, body: Minted | Revocation, key: str) -> None:
         record = self._author.write(body, key)
         self._mesh.tell(lambda peer: peer.publish(record))
+        self._held_until = 0.0  # whoever asked for it may look at once
 
 
 class _Basis(NamedTuple):
@@ -163,13 +185,13 @@ async def open_door(
         rng=rng,
         deadline_s=deadline_s,
     )
-    keys = Keys(mesh, author, view)
+    keys = Keys(mesh, author, view, asyncio.get_running_loop().time)
     at = url_of(listening, is_tls=bool(config.tls_cert))
     url = config.url or (at if at.startswith("http") else "")
     app = Ingress(
         relay=relay,
         ledger=ledger,
-        keys=keys.ring,
+        check=keys.check,
         desk=KeyDesk(
             book=keys.book,
             is_issuer=keys.is_issuer,

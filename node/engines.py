@@ -168,7 +168,7 @@ class Engines:
         )
 
     def _changed(self, state: EngineState, engine: str) -> None:
-        self._agent.engine_changed(state, engine)
+        self._agent.engine_changed(state, engine, self.log_of(state.slot))
         if state.rank is Rank.DOWN and self._worker is not None:
             self._worker.drop(state.slot)
 

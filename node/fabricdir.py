@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_FABRIC = "tela init NAME … founds one, tela join @FILE joins one, tela demo shows one"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_ID = re.compile(r"[0-9a-f]{64}\Z")
 _SEED_B = 32
 
 
@@ -54,12 +55,38 @@ class FabricDir:
         Raises:
             TelaError: there is none.
         """
-        for record in self.records():
-            if record.key.kind == "charter" and record.order.seq == 0:
-                return record.order.hash
+        if found := _founding(self.records()):
+            return bytes.fromhex(found)
         raise TelaError(
             f"{self.path / 'records'} holds no founding charter", hint="join again: tela join @FILE", code="bad_fabric"
         )
+
+    @property
+    def fabric_hex(self) -> str:
+        """The same in hex, from a file of its own: looks decode no record.
+
+        Raises:
+            TelaError: there is none.
+        """
+        if text := self._read_id():
+            return text
+        text = self.fabric_id.hex()
+        with contextlib.suppress(TelaError):  # a directory that cannot be written is read the long way each time
+            self._save_id(text)
+        return text
+
+    @property
+    def _id_path(self) -> Path:
+        return self.path / "id"
+
+    def _read_id(self) -> str:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = self._id_path.read_text("ascii").strip()
+            return text if _ID.match(text) else ""
+        return ""
+
+    def _save_id(self, text: str) -> None:
+        write_private(self._id_path, text.encode() + b"\n")
 
     def records(self) -> "tuple[Record, ...]":
         """Charters, invite, membership and acceptance, as far as they are held.
@@ -131,7 +158,11 @@ class FabricDir:
 
     def save_records(self, records: "Iterable[Record]") -> None:
         """Put these records in place of those held."""
-        write_private(self.path / "records", frames(record.raw for record in records))
+        listed = tuple(records)
+        if _founding(listed) not in {"", self._read_id()}:
+            with contextlib.suppress(OSError):
+                self._id_path.unlink(missing_ok=True)  # before them: it must never name another fabric than they do
+        write_private(self.path / "records", frames(record.raw for record in listed))
 
     def save_member_seed(self, seed: bytes) -> None:
         """Put a member's key in place of the one held."""
@@ -181,8 +212,11 @@ class FabricDir:
             raise _taken(final)
         made = cls(final.with_name(f".new-{os.getpid()}-{os.urandom(4).hex()}"))
         make_private(made.path)
+        listed = tuple(records)
         try:
-            made.save_records(records)
+            made.save_records(listed)
+            if founding := _founding(listed):
+                made._save_id(founding)
             made.save_hubs(hubs)
             if door:
                 made.save_door(door)
@@ -289,6 +323,11 @@ def read_seed(path: Path) -> bytes | None:
 def seed_line(seed: bytes) -> bytes:
     """A seed as a key file holds it."""
     return seed.hex().encode() + b"\n"
+
+
+def _founding(records: "Iterable[Record]") -> str:
+    """The hash of the founding charter in hex; empty when it is not among them."""
+    return next((each.order.hash.hex() for each in records if each.key.kind == "charter" and each.order.seq == 0), "")
 
 
 def _fabrics(config: Path) -> Path:

@@ -13,7 +13,8 @@ from node.known import anchors
 from registry.author import Author
 from registry.charter import Chartered, charter_in_force
 from registry.clock import Clock
-from registry.kinds import Acceptance, Charter, read_body
+from registry.kinds import Acceptance, Charter, Node, read_body
+from registry.lifecycle import Rank
 from registry.record import Record, seed_signer
 from registry.replica import Replica
 from registry.views import Views
@@ -30,10 +31,19 @@ class Knock(NamedTuple):
     offset_s: float  # the hubs' clock minus ours, as far as it is known
 
 
-async def knock(mine: Credentials, *, network: Network, clock: Clock, rng: Random, within_s: float = KNOCK_S) -> Knock:
+async def knock(
+    mine: Credentials,
+    host: str,
+    slot: int,
+    *,
+    network: Network,
+    clock: Clock,
+    rng: Random,
+    within_s: float = KNOCK_S,
+) -> Knock:
     """Dial the hubs that are known until one of them accepted, or refused, or time is up.
 
-    Nothing is announced: no node of ours appears anywhere.
+    The only word of this node is that it left: so it takes no place in its membership and stands in no list.
     """
     replica = Replica()
     for record in (*mine.charters, *mine.proofs()):
@@ -58,8 +68,14 @@ async def knock(mine: Credentials, *, network: Network, clock: Clock, rng: Rando
         try:
             return await _until_answered(mine, replica, mesh, clock, within_s)
         finally:
+            if mesh.linked():
+                mesh.tell(lambda peer: peer.announce(_gone(mine, host, slot), Rank.LEFT))
             await mesh.farewell()
             running.cancel()
+
+
+def _gone(mine: Credentials, host: str, slot: int) -> Node:
+    return Node(host=host, slot=slot, member=mine.member_key, roles=mine.roles)
 
 
 async def _until_answered(mine: Credentials, replica: Replica, mesh: Mesh, clock: Clock, within_s: float) -> Knock:

@@ -161,7 +161,17 @@ class NodeProcess:
 
     def _ready(self, urls: tuple[str, ...]) -> None:
         http = self.door.url if self.door else ""
-        self.say({"event": "ready", "id": self.id, "run": self.author.run, "links": list(urls), "http": http})
+        row = self.view().nodes.get(self.id)
+        self.say(
+            {
+                "event": "ready",
+                "id": self.id,
+                "name": row.name if row else "",
+                "run": self.author.run,
+                "links": list(urls),
+                "http": http,
+            }
+        )
         gc.collect()
         gc.freeze()  # what lives from here on is walked no more by the collector, whose pauses are tail latency
 

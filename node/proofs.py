@@ -45,7 +45,7 @@ class Proofs:
         return [*self.charters, *invited, self.membership, *self.others, self.certificate]
 
     def shown(self, replica: Replica) -> tuple[Record, ...]:
-        """What a greeting carries: membership and certificate, then the invite behind them and a word of its acceptance."""
+        """What a greeting carries: membership, certificate, the invite behind them and a word of its acceptance."""
         proofs = [self.membership, self.certificate]
         if self.invite is not None:
             proofs.append(self.invite)

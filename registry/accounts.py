@@ -49,19 +49,23 @@ def key_rows(replica: Replica, standing: Standing) -> tuple[dict[str, KeyRow], R
     return _Reading(replica, standing, standing.in_force.current.charter).rows()
 
 
-def may_issue(standing: Standing, node_key: bytes) -> bool:
-    """Whether a node may say with which secret a key was claimed: the charter names it, or names none."""
-    return _issuer(standing)(node_key)
+def may_issue(standing: Standing, node_key: bytes, at: float) -> bool:
+    """Whether a node may say, at a fabric time, with which secret a key was claimed.
+
+    The charter names it, or names none and it is an ingress; and it was not evicted by then. What an issuer said
+    before stays: else evicting an ingress would end every key that was claimed there.
+    """
+    return _issuer(standing)(node_key, at)
 
 
-def _issuer(standing: Standing) -> Callable[[bytes], bool]:
+def _issuer(standing: Standing) -> Callable[[bytes, float], bool]:
     if standing.in_force is None:
-        return lambda _: False
-    issuers = frozenset(standing.in_force.current.charter.issuers)
-    if issuers:
-        return issuers.__contains__
-    ingresses = frozenset(node for (node, _), grant in standing.grants.items() if "ingress" in grant.roles)
-    return lambda key: key_id(key) in ingresses
+        return lambda _key, _at: False
+    issuers = frozenset(map(key_id, standing.in_force.current.charter.issuers))
+    if not issuers:
+        issuers = frozenset(node for (node, _), grant in standing.grants.items() if "ingress" in grant.roles)
+    ends = {node: standing.acts[f"evict/{node}"].act.at for node in standing.evicted}
+    return lambda key, at: key_id(key) in issuers and at <= ends.get(key_id(key), at)
 
 
 class _Reading:
@@ -120,7 +124,7 @@ class _Reading:
 
     def _why_not_minted(self, record: Record, body: Minted) -> str | None:
         row = self._rows.get(record.key.id)
-        if not self._may_issue(record.key.owner):
+        if not self._may_issue(record.key.owner, body.at):
             return "its signer is no issuer"
         if row is None or row.digest or not row.claim:
             return "no key waits for a claim under this id"
@@ -138,7 +142,7 @@ class _Reading:
             row = self._rows.get(record.key.id)
             if not isinstance(body, Revocation) or row is None:
                 continue
-            if self._may_issue(record.key.owner) or self._may(record.key.owner, row.project):
+            if self._may_issue(record.key.owner, body.at) or self._may(record.key.owner, row.project):
                 self._rows[record.key.id] = row._replace(revoked=True)
             else:
                 self._refused.append((record, "its signer may not revoke this key"))

@@ -22,7 +22,7 @@ class NodeRow(NamedTuple):
     """One node as anybody sees it."""
 
     id: str
-    name: str  # host@provider
+    name: str  # host@provider, of further slots host-slot@provider
     key: bytes
     run: int
     rank: Rank
@@ -201,11 +201,12 @@ def _drain(name: str, run: int, verdict: Standing) -> Record | None:
 
 def _node(name: str, seen: Sighting, verdict: Standing, *, suspect: bool = False) -> NodeRow:
     record, node, grant = seen
+    slot = f"-{node.slot}" if node.slot else ""  # the first node of a host is called as the host
     rank = Rank(record.order.rank)
     drain = _drain(name, record.order.run, verdict)
     return NodeRow(
         id=name,
-        name=f"{node.host}@{grant.provider}",
+        name=f"{node.host}{slot}@{grant.provider}",
         key=record.key.owner,
         run=record.order.run,
         rank=rank,

@@ -101,14 +101,13 @@ def _wanted(options: tuple[str, ...]) -> "Boot":
         TelaError: which fabric is not clear.
     """
     from console.commands.start import start
-    from console.here import places_here
-    from node.fabricdir import find
+    from console.here import fabric_here
     from node.platform.installed import Boot
 
     asked = start.make_context("tela service install --", list(options)).params
     if asked.get("detach"):
         raise click.UsageError("--detach is not for a service: it runs in the background anyway")
-    fabric = find(places_here().config, asked.get("fabric") or os.environ.get("TELA_FABRIC") or None).name
+    fabric = fabric_here(asked.get("fabric")).name
     slot, drain_s = asked.get("slot"), asked.get("drain_s")
     named = () if asked.get("fabric") else ("--fabric", fabric)
     return Boot(

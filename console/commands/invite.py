@@ -56,7 +56,7 @@ def invite(*, fabric: str | None, passphrase_file: str | None, as_json: bool, **
     Whoever has it can use it, once, so give it as a file, not in a chat. It is used with `tela join @FILE`.
     """  # noqa: D301 - click reads the character
     from console.charters import keep_charters, known, node_here
-    from console.here import places_here
+    from console.here import named_fabric, places_here
     from console.signer import operator_signer
     from console.tokens import write_token
     from node.fabricdir import find
@@ -65,7 +65,7 @@ def invite(*, fabric: str | None, passphrase_file: str | None, as_json: bool, **
 
     wanted = Asked(**asked)  # type: ignore[arg-type]
     places = places_here()
-    held = find(places.config, fabric or os.environ.get("TELA_FABRIC") or None)
+    held = find(places.config, named_fabric(fabric, places))
     now = known(held, node_here(places, held))
     hubs = _hubs(now, wanted)
     if wanted.out is not None and wanted.out.exists():

@@ -1,7 +1,6 @@
 """`tela operators`: who may do what in a fabric. Each change is a successor of the charter, signed here by an owner."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +11,7 @@ from console.commands.sealing import Keeping, keeping_options, new_operator
 
 if TYPE_CHECKING:
     from console.charters import Known
+    from console.removing import Prospect
     from console.signer import Signer
     from registry.kinds import Charter
 
@@ -145,16 +145,37 @@ def grant(*, who: str, verbs: tuple[str, ...], scope: str, **signing: object) ->
 @click.argument("who")
 @click.option("--verbs", multiple=True, help="Only these; everything unless told.")
 @click.option("--scope", help="Only in this scope; in every one unless told.")
+@click.option("--void", is_flag=True, help="Take nothing over: members they invited and keys they granted end.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_signing
-def remove(*, who: str, verbs: tuple[str, ...], scope: str | None, yes: bool, **signing: object) -> None:
-    """Take an operator's verbs away. What they signed before counts no more either, unless it was the charter."""
-    from console.naming import removed, scope_of, verbs_of
+def remove(*, who: str, verbs: tuple[str, ...], scope: str | None, void: bool, yes: bool, **signing: object) -> None:
+    """Take an operator's verbs away. What they signed before would count no more, so you take it over.
 
-    may, within = verbs_of(verbs) if verbs else None, scope_of(scope) if scope else None
-    what = ", ".join(may) if may else "everything"
-    _confirm(f"take {what} from {who}{f' in {within}' if within else ''}?", yes=yes)
-    _change(signing, lambda charter: removed(charter, who, may, within), f"{who} may {what} no more")
+    The members they invited, the keys they granted and the orders they gave are signed again by you, before the
+    charter goes on without them. With --void they end.
+    """
+    from console.naming import scope_of, verbs_of
+    from console.removing import Removal, check, finish, prospect, take_over, taken
+    from registry.text import clean
+
+    removal = Removal(who, verbs_of(verbs) if verbs else None, scope_of(scope) if scope else None)
+    now = _known(_signing_of(signing).fabric, accounts=True)
+    name, what = clean(who, 80), ", ".join(removal.verbs) if removal.verbs else "everything"
+    removal.of(now.charter)  # what cannot be is said before a passphrase is asked for
+    if not void:
+        check(now, removal)
+        _confirm(f"take {what} from {name}{f' in {scope}' if scope else ''}?", yes=yes)
+    signer = _signer(now, _signing_of(signing))
+    seen = prospect(now, signer, removal)
+    if void:
+        _confirm(f"take {what} from {name}? {_ends(seen, name)}.", yes=yes)
+    held = None if void else take_over(now, signer, removal, seen)
+    after = finish(now, seen)
+    for line in taken(held) if held is not None else ():
+        click.echo(f"taken over from {name}: {line}")
+    if void or held is None:
+        click.echo(_ends(seen, name), err=True)
+    _changed(after, f"{name} may {what} no more")
 
 
 @operators.command()
@@ -174,6 +195,8 @@ def revoke(*, target: str, reason: str, yes: bool, **signing: object) -> None:
     _confirm(f"revoke {found.what} {found.id} ({found.about})?", yes=yes)
     revoke_act(now, found, _signer(now, _signing_of(signing)), reason)
     click.echo(f"{found.what} {found.id} is revoked")
+    for line in found.ends:
+        click.echo(f"{line} ends with it")
     click.echo("nothing takes it back; whoever should come again needs a new invite", err=True)
 
 
@@ -205,14 +228,38 @@ def hub_add(*, node: str, urls: tuple[str, ...], **signing: object) -> None:
 
 @hub.command(name="remove")
 @click.argument("node")
+@click.option("--evict", is_flag=True, help="Put the node out of the fabric too, and hear it on members no more.")
+@click.option("--yes", is_flag=True, help="Do not ask before that.")
 @_signing
-def hub_remove(*, node: str, **signing: object) -> None:
-    """Take a hub out of the charter; the node goes on."""
+def hub_remove(*, node: str, evict: bool, yes: bool, **signing: object) -> None:
+    """Take a hub out of the charter; the node goes on.
+
+    Whom it let in stays, so what it says of new members is still heard, after all other hubs. --evict ends that.
+    """
+    from console.charters import change
+    from console.evicting import evict_hub, refuse_eviction
     from console.naming import hub_named, hub_removed
 
     now = _known(_signing_of(signing).fabric)
     found = hub_named(now, node)
-    _change(signing, lambda charter: hub_removed(charter, found.key), f"{found.name} is no hub of the charter any more")
+    hub_removed(now.charter, found.key)
+    if evict:
+        refuse_eviction(now)
+        _confirm(f"evict {found.name}? Its links close, and what it serves is gone at once.", yes=yes)
+    signer = _signer(now, _signing_of(signing))
+    if evict:
+        refuse_eviction(now, signer)
+    after = change(now, signer, lambda charter: hub_removed(charter, found.key))
+    _changed(after, f"{found.name} is no hub of the charter any more")
+    if evict:
+        evict_hub(after, found.key, signer)
+        click.echo(f"{found.name} is evicted: whom it let in before stays, and it lets in nobody more")
+    else:
+        click.echo(
+            f"{found.name} is still heard on new members, after all other hubs; if it is not to be trusted: "
+            f"tela evict {found.name}",
+            err=True,
+        )
 
 
 @operators.group()
@@ -245,14 +292,14 @@ def issuer_remove(*, node: str, **signing: object) -> None:
 # --- shared
 
 
-def _known(fabric: str | None) -> "Known":
+def _known(fabric: str | None, *, accounts: bool = False) -> "Known":
     from console.charters import known, node_here
-    from console.here import places_here
+    from console.here import named_fabric, places_here
     from node.fabricdir import find
 
     places = places_here()
-    held = find(places.config, fabric or os.environ.get("TELA_FABRIC") or None)
-    return known(held, node_here(places, held))
+    held = find(places.config, named_fabric(fabric, places))
+    return known(held, node_here(places, held, accounts=accounts))
 
 
 def _own_key(now: "Known") -> bytes:
@@ -273,12 +320,16 @@ def _signing_of(asked: Mapping[str, object]) -> Signing:
 
 def _change(asked: Mapping[str, object], new: "Callable[[Charter], Charter]", what: str) -> None:
     from console.charters import change
-    from registry.text import clean
 
     signing = _signing_of(asked)
     now = _known(signing.fabric)
     new(now.charter)  # what cannot be is said before a passphrase is asked for
-    after = change(now, _signer(now, signing), new)
+    _changed(change(now, _signer(now, signing), new), what)
+
+
+def _changed(after: "Known", what: str) -> None:
+    from registry.text import clean
+
     record = after.in_force.current.record
     click.echo(clean(what, 400))
     waits = (
@@ -295,6 +346,16 @@ def _signer(now: "Known", signing: Signing) -> "Signer":
     if sys.stdin.isatty():
         return recovery_signer(click.prompt("Recovery key", err=True, hide_input=True))
     return recovery_signer(sys.stdin.read(4_096))
+
+
+def _ends(seen: "Prospect", name: str) -> str:
+    """What ends with an operator when nothing is taken over."""
+    from console.removing import said_of
+
+    if seen.before is None:
+        return f"what {name} signed could not be looked at, and counts no more"
+    keys = "" if seen.has_keys else f"; keys that {name} granted, if any, end too: the node here does not hold them"
+    return (said_of(seen.lost) or "no member and no key that is held here ends") + keys
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,12 +81,12 @@ def start(*, detach: bool, as_json: bool, **flags: object) -> None:
 
         raise SystemExit(detached(behind, now=clock.now))
     prepared = prepare(wanted, clock.wall())
-    log_to_stderr(_level(wanted.settings["log_level"], quiet=not as_json and sys.stderr.isatty()))
+    log_to_stderr(_level(wanted.settings["log_level"], quiet=not as_json))
     _run(prepared, as_json=as_json, ready=lambda _: None)
 
 
 def _level(setting: "Setting", *, quiet: bool) -> int:
-    """How much is logged. Unless told, on a terminal only trouble is, for the narration is there."""
+    """How much is logged. Unless told, beside a narration for people only trouble is."""
     if setting.source == "default" and quiet:
         return logging.WARNING
     return logging.getLevelNamesMapping()[str(setting.value).upper()]

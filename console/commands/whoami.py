@@ -1,7 +1,6 @@
 """`tela whoami`: who this account is in its fabrics, what it may do, and where its keys are."""
 
 import json
-import os
 from typing import Any
 
 import click
@@ -14,12 +13,12 @@ WIDTH = 10
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def whoami(*, fabric: str | None, as_json: bool) -> None:
     """Say who you are here: fabrics, memberships, verbs, and the file of each credential. Shows no secret."""
-    from console.here import places_here
+    from console.here import named_fabric, places_here
     from console.identity import api_key_rows, fabric_row
     from node.fabricdir import find, names
 
     places = places_here()
-    named = fabric or os.environ.get("TELA_FABRIC") or None
+    named = named_fabric(fabric, places)
     api_keys, trouble = api_key_rows(places)
     held = names(places.config) if named is None else (find(places.config, named).name,)
     rows = [fabric_row(find(places.config, name), places) for name in held]

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from console.views.forks import forks_of
 from console.views.table import plain
 from registry.charter import InForce
 from registry.ids import key_id
 from registry.kinds import Charter
+from registry.record import Record
 from registry.text import clean
 
 SIGNED_BY_PEOPLE = frozenset({"charter", "invite", "membership", "act", "key", "revocation"})
@@ -37,8 +39,14 @@ def authority(in_force: InForce, view: Mapping[str, Any] | None, *, mine: bytes)
         "issuers": [{"id": key_id(key), "name": names.get(key_id(key), "")} for key in charter.issuers],
         "recovery": bool(charter.recovery),
         "forks": [
-            {"hash": fork.order.hash.hex(), "charter": fork.order.seq, "signed_by": _signer(charter, fork.key.owner)}
-            for fork in in_force.forks
+            {
+                "hash": fork.record.order.hash.hex(),
+                "charter": fork.record.order.seq,
+                "signed_by": _past_signer(in_force, fork.record),
+                "pending": list(fork.pending),
+                "unseats": fork.unseats,
+            }
+            for fork in forks_of(in_force)
         ],
         "refused": [
             {
@@ -60,12 +68,19 @@ def lines(shown: Mapping[str, Any]) -> list[str]:
     text += [f"issuer    {each['name'] or each['id']}" for each in shown["issuers"]]
     if not shown["issuers"]:
         text.append("issuer    every ingress")
-    text += [
-        f"FORK      charter {each['charter']} {each['hash'][:12]} signed by {each['signed_by']} is not followed: two "
-        "owners changed the charter at once; whoever lost does it again"
-        for each in shown["forks"]
-    ]
+    text += [line for each in shown["forks"] if each["pending"] for line in _fork(each)]
     return text + _refused(shown["refused"])
+
+
+def _fork(fork: Mapping[str, Any]) -> list[str]:
+    """A charter that is not followed, as long as something of it does not hold."""
+    again = "          if they come first again, sign it with --recovery: that is followed before any other"
+    return [
+        f"FORK      charter {fork['charter']} {fork['hash'][:12]} signed by {fork['signed_by']} is not followed: two "
+        "owners changed the charter at once. What it said, unless nobody wants it any more, is to be done again:",
+        *(f"          {command}" for command in fork["pending"]),
+        *([again] if fork["unseats"] else []),
+    ]
 
 
 def _refused(refused: list[Mapping[str, str]]) -> list[str]:
@@ -88,6 +103,13 @@ def _operator(key: bytes, name: str, verbs: tuple[str, ...], scope: str, mine: b
 
 def _row(operator: Mapping[str, Any]) -> dict[str, object]:
     return {**operator, "key": operator["id"], "you": "you" if operator["you"] else None}
+
+
+def _past_signer(in_force: InForce, fork: Record) -> str:
+    """Whoever signed a fork, by the charter it follows: they may be an operator no more."""
+    at = fork.order.seq - 1
+    charter = in_force.former[at] if 0 <= at < len(in_force.former) else in_force.current.charter
+    return _signer(charter, fork.key.owner)
 
 
 def _signer(charter: Charter, key: bytes) -> str:

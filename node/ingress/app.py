@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from accounting.keys import CLAIM, INVITE, PREFIX, Admitted, KeyEntry, KeyRing
+from accounting.keys import CLAIM, INVITE, PREFIX, Admitted, KeyEntry, Refused
 from accounting.ledger import Ledger
 from node.ingress.call import FAMILIES, Call
 from node.ingress.desk import KeyDesk, about
@@ -49,6 +49,9 @@ from registry.views import Snapshot
 log = logging.getLogger(f"tela.{__name__}")
 
 
+Check = Callable[[str | None, str | None, float], Admitted | Refused]
+
+
 class Door(NamedTuple):
     """One HTTP request at the door, and the ids it goes by."""
 
@@ -65,7 +68,7 @@ class Ingress:
     Args:
         relay: carries calls to workers.
         ledger: intents and usage rows.
-        keys: the ring of keys that may call, as it is now.
+        check: judges a credential: both headers that may hold it, and fabric time.
         desk: where claims become keys.
         door: what is known of how clients reach this door.
         unready: why this node should not be sent requests; nothing when it should.
@@ -81,7 +84,7 @@ class Ingress:
         *,
         relay: Relay,
         ledger: Ledger,
-        keys: Callable[[], KeyRing],
+        check: Check,
         desk: KeyDesk,
         door: Exposure,
         unready: Callable[[], tuple[str, ...]],
@@ -93,7 +96,7 @@ class Ingress:
     ) -> None:
         self._relay = relay
         self._ledger = ledger
-        self._keys = keys
+        self._check = check
         self._desk = desk
         self._door = door
         self._unready = unready
@@ -251,7 +254,7 @@ class Ingress:
                 authorization = value.decode("latin-1")
             elif name == b"x-api-key":
                 x_api_key = value.decode("latin-1")
-        verdict = self._keys().check(authorization, x_api_key, self._fabric())
+        verdict = self._check(authorization, x_api_key, self._fabric())
         if isinstance(verdict, Admitted):
             return verdict.entry
         log.info("key refused", extra={"cause": verdict.cause.name, "key": verdict.key_id})

@@ -13,20 +13,29 @@ class Keybook(NamedTuple):
     rows: Mapping[str, KeyRow]  # by id
     claims: Mapping[bytes, str]  # ids by the digest of their claim
     secrets: Mapping[bytes, str]  # ids by the digest of their secret
-    ring: KeyRing  # of those that have a secret
+    entries: Mapping[str, KeyEntry]  # by id, of those that have a secret
+    ring: KeyRing  # of the entries
 
 
-def keybook(rows: Mapping[str, KeyRow]) -> Keybook:
-    """Look the keys up by everything they are asked for; of two with one claim, the first by id is meant."""
+def keybook(rows: Mapping[str, KeyRow], before: Keybook | None = None) -> Keybook:
+    """Look the keys up by everything they are asked for; of two with one claim, the first by id is meant.
+
+    Args:
+        rows: every key that counts, by id.
+        before: an earlier book: the entries of what did not change since are taken from it, as most of the work is
+            making them.
+    """
     claims: dict[bytes, str] = {}
     secrets: dict[bytes, str] = {}
-    for name in sorted(rows):
-        row = rows[name]
-        if row.claim:
-            claims.setdefault(row.claim, name)
+    entries: dict[str, KeyEntry] = {}
+    for name, row in rows.items():
+        if row.claim and name <= claims.get(row.claim, name):
+            claims[row.claim] = name
         if row.digest:
-            secrets.setdefault(row.digest, name)
-    return Keybook(rows, claims, secrets, KeyRing(entry_of(row) for row in rows.values() if row.digest))
+            secrets[row.digest] = name
+            is_same = before is not None and before.rows.get(name) == row
+            entries[name] = before.entries[name] if before is not None and is_same else entry_of(row)
+    return Keybook(rows, claims, secrets, entries, KeyRing(entries.values()))
 
 
 def entry_of(row: KeyRow) -> KeyEntry:

@@ -20,7 +20,7 @@ class Door(ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, *_):
         """A client that left is what some tests are about."""
 
 

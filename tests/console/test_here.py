@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from console.here import control_here, fabric_here, named_fabric, places_here
+from node.control.schema import FabricName
 from node.control.server import ControlServer
+from registry.charter import found
 from registry.errors import TelaError
 from tests.console.founded import account, config, fabric, node_here
 from tests.node.control import Shown, about
+from tests.people import MEMBER
 
 __all__ = ["account"]
 
@@ -133,3 +136,38 @@ def test_where_no_node_holds_the_keys_another_says_so(account):
             return await asyncio.to_thread(control_here, None, accounts=True)
 
     assert asyncio.run(main()).about["accounts"] is False
+
+
+def test_a_node_of_another_fabric_of_that_name_does_not_answer_for_this_one(account):
+    held = fabric(account)
+    held.save_records([found("testfabric", "eve", MEMBER.key, MEMBER.sign).charter])
+
+    async def main():
+        async with node_here(account, Shown(), os.environ):
+            return await asyncio.to_thread(refused, control_here, None)
+
+    error = asyncio.run(main())
+    assert error.code == "other_fabric"
+    assert "HOME" in error.hint
+
+
+def test_beside_a_node_of_another_fabric_of_that_name_ours_answers(account):
+    fabric(account)
+
+    async def main():
+        stranger = Shown()
+        stranger.source = stranger.source._replace(
+            about=lambda: msgspec.structs.replace(about(), fabric=FabricName(id="ab" * 32, name="testfabric"), pid=2)
+        )
+        server = ControlServer(
+            type(stranger.app)(stranger.source), Path(os.environ["XDG_RUNTIME_DIR"]) / "tela" / "testfabric-a-0.sock"
+        )
+        async with node_here(account, Shown(), os.environ), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(server.serve())
+            try:
+                return await asyncio.to_thread(control_here, None)
+            finally:
+                server.close()
+                await asyncio.wait([task], timeout=10.0)
+
+    assert asyncio.run(main()).about["pid"] == 1

@@ -88,9 +88,7 @@ async def doors(tmp_path, count=1, *, door=None, connector=None):
                 door=opened,
             )  # fmt: skip
             said = []
-            node = NodeProcess(
-                config, clock=clock, rng=Random(number), network=WebsocketNetwork(), say=said.append
-            )
+            node = NodeProcess(config, clock=clock, rng=Random(number), network=WebsocketNetwork(), say=said.append)
             nodes.append(node)
             tasks.create_task(node.run())
             async with asyncio.timeout(5.0):

@@ -51,7 +51,9 @@ def test_the_url_of_a_door_is_told_with_it_and_a_socket_is_no_url():
         here.agent.reached_at(url)
         here.agent.serve()
 
-    assert told(lambda here: script(here, "https://llm.example.org")).held("node")[0][1].url == "https://llm.example.org"
+    assert (
+        told(lambda here: script(here, "https://llm.example.org")).held("node")[0][1].url == "https://llm.example.org"
+    )
     assert told(lambda here: script(here, "unix:/run/t.sock")).held("node")[0][1].url == ""
 
 
@@ -80,7 +82,9 @@ def test_an_engine_is_told_with_whom_it_serves_and_narrated():
 
 
 def test_why_an_engine_is_down_is_told():
-    here = told(lambda here: here.agent.engine_changed(state(Rank.DOWN, cause=Cause(reason="killed", signal=9)), "vllm"))
+    here = told(
+        lambda here: here.agent.engine_changed(state(Rank.DOWN, cause=Cause(reason="killed", signal=9)), "vllm")
+    )
     assert here.held("replica")[0][1].cause.signal == 9
 
 

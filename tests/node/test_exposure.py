@@ -29,10 +29,8 @@ def scope(client, *headers, scheme="http"):
 def is_refused(exposure, given):
     try:
         exposure.must_be_private(given)
-    except EdgeRefused as refused:
-        assert (refused.refusal.status, refused.refusal.code) == (403, "insecure_transport")
-        assert "https" in refused.refusal.message
-        return True
+    except EdgeRefused as caught:
+        return (caught.refusal.status, caught.refusal.code) == (403, "insecure_transport")
     return False
 
 

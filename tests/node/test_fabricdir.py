@@ -7,6 +7,7 @@ import pytest
 
 from node.config import HubAddress
 from node.fabricdir import FabricDir, find, free_name, names
+from registry.charter import found
 from registry.errors import TelaError
 from tests.confined import confined
 from tests.people import FABRIC, FOUNDING, MEMBER, membership
@@ -174,7 +175,8 @@ def test_a_full_disk_leaves_nothing_half_made(tmp_path):
         import resource, sys
         from pathlib import Path
         from node.fabricdir import FabricDir
-        from registry.errors import TelaError
+        from registry.charter import found
+from registry.errors import TelaError
         from tests.people import FOUNDING
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         try:
@@ -186,3 +188,46 @@ def test_a_full_disk_leaves_nothing_half_made(tmp_path):
     )
     assert said.startswith("state_unusable")
     assert list((tmp_path / "fabrics").iterdir()) == []
+
+
+# --- its id, where looks find it
+
+
+def test_the_id_is_in_a_file_of_its_own(tmp_path):
+    assert (made(tmp_path).path / "id").read_text() == f"{FABRIC.hex()}\n"
+
+
+def test_a_directory_of_an_older_release_gets_it_at_the_first_need(tmp_path):
+    fabric = made(tmp_path)
+    (fabric.path / "id").unlink()
+    assert fabric.fabric_hex == FABRIC.hex()
+    assert (fabric.path / "id").exists()
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "AB" * 32, "ab" * 31])
+def test_a_file_that_is_no_id_is_written_anew(tmp_path, text):
+    fabric = made(tmp_path)
+    (fabric.path / "id").write_text(text)
+    assert fabric.fabric_hex == FABRIC.hex()
+    assert (fabric.path / "id").read_text() == f"{FABRIC.hex()}\n"
+
+
+def test_the_id_follows_the_records(tmp_path):
+    fabric = made(tmp_path)
+    other = found("other", "eve", MEMBER.key, MEMBER.sign)
+    fabric.save_records([other.charter])
+    assert fabric.fabric_hex == other.fabric_id.hex()
+
+
+def test_the_id_is_read_without_decoding_a_record(tmp_path):
+    fabric = made(tmp_path)
+    (fabric.path / "records").unlink()
+    assert fabric.fabric_hex == FABRIC.hex()
+
+
+def test_without_a_founding_charter_there_is_no_id(tmp_path):
+    fabric = FabricDir.create(tmp_path, "lab", [membership()])
+    with pytest.raises(TelaError) as caught:
+        _ = fabric.fabric_hex
+    assert caught.value.code == "bad_fabric"
+    assert not (fabric.path / "id").exists()

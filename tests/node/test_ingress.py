@@ -3,15 +3,14 @@
 import asyncio
 import hashlib
 import json
-import re
 import socket
 
-import aiohttp
 import pytest
 
 from node.engine.demo import EngineOptions
 from node.engine.demo_play import Pace
 from tests.node.fabric import MODEL, chat, fabric
+from tests.node.hostile import error_of
 
 
 def through(tmp_path, script, **options):
@@ -25,14 +24,6 @@ def through(tmp_path, script, **options):
 async def pieces(raw):
     for start in range(0, len(raw), 262_144):
         yield raw[start : start + 262_144]
-
-
-async def error_of(response):
-    body = await response.json()
-    assert set(body) == {"error"}
-    assert set(body["error"]) == {"message", "type", "param", "code"}
-    assert response.headers["x-request-id"]
-    return response.status, body["error"]["code"], body["error"]
 
 
 # --- what works
@@ -70,6 +61,7 @@ def test_a_whole_answer_is_the_engines_byte_for_byte(tmp_path, path, body):
             assert response.headers["content-type"].startswith("application/json")
         (row,) = await door.rows(1)
         assert (row.outcome, row.status, row.model, row.attempts) == ("ok", 200, MODEL, 1)
+        assert row.family == path.removeprefix("/v1/").partition("/")[0]
         assert row.prompt_tokens == json.loads(direct)["usage"]["prompt_tokens"]
         assert row.tokens_source == "engine"
 
@@ -172,6 +164,11 @@ def test_a_body_of_many_windows_reaches_the_engine_whole(tmp_path):
         (b'{"model":"demo/model","model":"demo/other"}', "duplicate_key", "model"),
         (b'{"model":"demo/model","stream":"yes"}', "invalid_type", "stream"),
         (b'{"model":"demo/model","kv_transfer_params":{}}', "unsupported_parameter", "kv_transfer_params"),
+        (
+            b'{"model":"demo/model","chat_template_kwargs":{"chat_template":"x"}}',
+            "unsupported_parameter",
+            "chat_template_kwargs.chat_template",
+        ),
         (b"[" * 100_000, "invalid_json", None),
     ],
 )
@@ -180,6 +177,16 @@ def test_a_bad_body_is_a_400_that_names_the_field(tmp_path, raw, code, param):
         async with door.post(data=raw) as response:
             status, got, error = await error_of(response)
         assert (status, got, error["param"]) == (400, code, param)
+
+    through(tmp_path, script)
+
+
+@pytest.mark.parametrize("name", ["X-Vllm-Priority", "x-data-parallel-rank"])
+def test_a_header_that_reaches_past_the_engines_door_is_a_400_that_names_it(tmp_path, name):
+    async def script(door):
+        async with door.post(json=chat(), headers={name: "0"}) as response:
+            status, code, error = await error_of(response)
+        assert (status, code, error["param"]) == (400, "unsupported_parameter", name.lower())
 
     through(tmp_path, script)
 
@@ -387,12 +394,15 @@ def test_a_client_that_leaves_frees_the_engine_at_once(tmp_path, stream):
             + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
         )  # fmt: skip
         await door.until(lambda: running(engine) == 1)
+        if stream:
+            client.setblocking(False)
+            assert b"200 OK" in await asyncio.get_running_loop().sock_recv(client, 1000)
         client.close()
         left = asyncio.get_running_loop().time()
         await door.until(lambda: running(engine) == 0)
         assert asyncio.get_running_loop().time() - left < 1.0
         (row,) = await door.rows(1)
-        assert (row.status, row.outcome) == (499, "client_disconnect")
+        assert (row.status, row.outcome) == (200 if stream else 499, "client_disconnect")  # what the client saw
         assert not door.ingress.door.relay._guard._ejected  # the replica did nothing wrong
         assert door.ingress.door.relay.in_flight == {door.workers[0].author.id + "/e0": 0}
 
@@ -430,214 +440,7 @@ def test_a_ledger_that_cannot_write_refuses_before_anything_is_forwarded(tmp_pat
     through(tmp_path, script)
 
 
-# --- hostile engines and clients
-
-
-class Engine:
-    """An engine that answers whatever a test says, on a real socket."""
-
-    def __init__(self, answer):
-        self.answer = answer
-        self.seen = []
-
-    async def talk(self, reader, writer):
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = re.search(rb"content-length: (\d+)", head.lower())
-                if length:
-                    await reader.readexactly(int(length[1]))
-                await self.reply(head, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def reply(self, head, writer):
-        if head.startswith(b"GET /v1/models"):
-            body = json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode()
-            kind = b"content-type: application/json\r\nconnection: close\r\n"
-            writer.write(b"HTTP/1.1 200 OK\r\n%scontent-length: %d\r\n\r\n%s" % (kind, len(body), body))
-        elif head.startswith(b"GET "):
-            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-        elif b"tela-trial" in head:
-            await whole(b'{"choices":[{"message":{"content":"x"}}]}', b"connection: close\r\n")(writer)
-        else:
-            self.seen.append(head)
-            await self.answer(writer)
-
-
-def behind(tmp_path, answer, script, **options):
-    """Run a script against a fabric whose only engine is hostile."""
-
-    async def main():
-        engine = Engine(answer)
-        server = await asyncio.start_server(engine.talk, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with fabric(tmp_path, workers=1, engine_url=url, **options) as door:
-            await script(door, engine)
-        server.close()
-
-    asyncio.run(main())
-
-
-def whole(body=b'{"ok":1}', head=b"content-type: application/json\r\n", status=b"200 OK"):
-    async def answer(writer):
-        writer.write(b"HTTP/1.1 %s\r\n%scontent-length: %d\r\n\r\n%s" % (status, head, len(body), body))
-
-    return answer
-
-
-def events(*parts, kind=b"text/event-stream", end=b""):
-    async def answer(writer):
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n" % kind)
-        for part in parts:
-            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
-            await writer.drain()
-        if end is None:
-            writer.transport.abort()
-        else:
-            writer.write(b"0\r\n\r\n" + end)
-
-    return answer
-
-
-DONE = b"data: [DONE]\n\n"
-CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
-
-
-REDIRECT = b"location: http://169.254.169.254/\r\n"
-
-
-@pytest.mark.parametrize("status", [b"302 Found", b"307 Temporary Redirect", b"401 Unauthorized"])
-def test_a_redirect_or_a_refused_key_of_the_engine_is_not_the_clients_business(tmp_path, status):
-    async def script(door, _):
-        async with door.post(json=chat(), headers={}) as response:
-            assert (await error_of(response))[:2] == (502, "upstream_disconnect")
-            assert "location" not in response.headers
-
-    behind(tmp_path, whole(status=status, head=REDIRECT), script)
-
-
-def test_an_event_stream_in_capitals_is_one(tmp_path):
-    async def script(door, engine):
-        async with door.post(json=chat(stream=True)) as response:
-            assert await response.read() == CHUNK + DONE
-        assert len(engine.seen) == 1
-
-    behind(tmp_path, events(CHUNK, DONE, kind=b"Text/Event-Stream"), script)
-
-
-@pytest.mark.parametrize("last", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r\r"])
-def test_an_end_mark_without_its_empty_line_is_an_end_mark(tmp_path, last):
-    async def script(door, _):
-        async with door.post(json=chat(stream=True)) as response:
-            assert await response.read() == CHUNK + last
-        (row,) = await door.rows(1)
-        assert row.outcome == "ok"
-
-    behind(tmp_path, events(CHUNK, last), script)
-
-
-def test_what_an_engine_does_after_the_end_mark_changes_nothing(tmp_path):
-    async def answer(writer):
-        await events(CHUNK, DONE)(writer)
-        await asyncio.sleep(0.05)
-        writer.transport.abort()
-
-    async def script(door, _):
-        async with door.post(json=chat(stream=True)) as response:
-            assert await response.read() == CHUNK + DONE
-        (row,) = await door.rows(1)
-        assert (row.outcome, row.status) == ("ok", 200)
-
-    behind(tmp_path, answer, script)
-
-
-def test_a_head_without_a_body_is_a_504_within_the_deadline(tmp_path):
-    async def answer(writer):
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n")
-
-    async def script(door, _):
-        async with door.post(json=chat()) as response:
-            assert (await error_of(response))[:2] == (504, "upstream_timeout")
-
-    behind(tmp_path, answer, script, deadline_s=0.5)
-
-
-def test_an_engine_gets_our_request_id_since_clients_may_share_theirs(tmp_path):
-    async def script(door, engine):
-        async with door.post(json=chat(), headers={"x-request-id": "shared"}) as response:
-            assert response.headers["x-request-id"] == "shared"
-        (row,) = await door.rows(1)
-        assert f"x-request-id: {row.rid}".encode() in engine.seen[0].lower().replace(
-            row.rid.lower().encode(), row.rid.encode()
-        )
-        assert b"shared" not in engine.seen[0]
-
-    behind(tmp_path, whole(), script)
-
-
-def test_a_long_answer_is_passed_on_as_it_comes_and_its_usage_is_read(tmp_path):
-    body = b'{"data":"' + b"x" * 20_000_000 + b'","usage":{"prompt_tokens":7,"total_tokens":7}}'
-
-    async def script(door, _):
-        async with door.post("/v1/embeddings", json={"model": MODEL, "input": "a"}) as response:
-            assert await response.read() == body
-        (row,) = await door.rows(1)
-        assert (row.outcome, row.prompt_tokens, row.bytes_out) == ("ok", 7, len(body))
-
-    behind(tmp_path, whole(body), script)
-
-
-def test_a_long_answer_that_breaks_breaks_the_connection(tmp_path):
-    async def answer(writer):
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 30000000\r\n\r\n")
-        writer.write(b'{"data":"' + b"x" * 15_000_000)
-        await writer.drain()
-        writer.transport.abort()
-
-    async def script(door, _):
-        with pytest.raises(aiohttp.ClientPayloadError):
-            async with door.post(json=chat()) as response:
-                await response.read()
-        (row,) = await door.rows(1)
-        assert row.outcome == "truncated"
-
-    behind(tmp_path, answer, script)
-
-
-def test_an_engine_that_dies_on_a_fresh_connection_is_asked_once_per_attempt(tmp_path):
-    async def answer(writer):
-        writer.transport.abort()
-
-    async def script(door, engine):
-        async with door.post(json=chat()) as response:
-            assert response.status == 502
-        assert len(engine.seen) == 1
-
-    behind(tmp_path, answer, script)
-
-
-def test_clients_that_do_not_read_do_not_stop_the_others(tmp_path):
-    long = [CHUNK * 2000] * 30
-
-    async def script(door, _):
-        host, port = door.url.removeprefix("http://").split(":")
-        body = json.dumps(chat(stream=True)).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {door.key}\r\n"
-        stalled = []
-        for _ in range(20):
-            client = socket.create_connection((host, int(port)))
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            stalled.append(client)
-        await asyncio.sleep(1.0)
-        async with asyncio.timeout(4.0), door.post(json=chat(stream=True)) as response:
-            assert len(await response.content.read(1000)) == 1000
-        for client in stalled:
-            client.close()
-
-    behind(tmp_path, events(*long, DONE), script)
+# --- bounds
 
 
 def test_a_body_that_never_comes_is_a_408(tmp_path, monkeypatch):

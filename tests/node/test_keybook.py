@@ -36,7 +36,8 @@ def test_a_key_without_a_secret_is_not_found_by_an_empty_one():
 
 def test_an_entry_says_all_that_a_door_enforces():
     row = book_of(
-        key_grant(label="l", user="ada", project="p", models=("m",), expires_at=7.0, digest=digest(SECRET)), revocation()
+        key_grant(label="l", user="ada", project="p", models=("m",), expires_at=7.0, digest=digest(SECRET)),
+        revocation(),
     ).rows["k_1"]
     entry = entry_of(row)
     assert (entry.id, entry.label, entry.user, entry.project) == ("k_1", "l", "ada", "p")

@@ -29,7 +29,6 @@ def view_of(*replicas):
     return snapshot(registry_of(*records, nodes=(WORKER,)), FABRIC, 0.0)
 
 
-
 def listed(view, entry):
     return [row.id for row in callable_now(view, entry)]
 

@@ -9,9 +9,10 @@ from gossip.websocket import WebsocketNetwork
 from node.clock import SystemClock
 from node.process import NodeProcess
 from node.selfview import self_view
+from registry.acts import write_act
 from registry.charter import certify
 from registry.kinds import Certificate
-from tests.mesh import order
+from registry.replica import Replica
 from tests.node.fabric import MODEL, fabric
 from tests.people import FAR_S, Person
 
@@ -39,7 +40,9 @@ def test_a_worker_shows_its_engines_and_the_hub_it_is_linked_to(tmp_path):
 
     said, hub = shown(tmp_path, script)
     assert (said.node.roles, said.node.rank, said.http) == (("worker",), "SERVING", "")
-    assert [(each.slot, each.state, each.models, each.log) for each in said.engines] == [("e0", "SERVING", (MODEL,), "")]
+    assert [(each.slot, each.state, each.models, each.log) for each in said.engines] == [
+        ("e0", "SERVING", (MODEL,), "")
+    ]
     assert [(each.id, each.hub) for each in said.linked] == [(hub, True)]
     assert (said.hubs.known, said.hubs.linked) == (1, 1)
     assert said.warnings == ()
@@ -57,22 +60,24 @@ def test_an_ingress_shows_its_door_and_that_it_holds_the_accounts(tmp_path):
 def test_a_node_that_is_evicted_says_by_whom_and_why_and_how_it_may_come_back(tmp_path):
     async def script(door):
         (worker,) = door.workers
-        owner = Person(1)
-        del owner
-        record = _evict(door, worker)
+        authority = door.authority
+        record = write_act(
+            Replica(),
+            "evict",
+            worker.id,
+            owner=authority.operator,
+            sign=authority.operator_sign,
+            at=0.0,
+            reason="it lies",
+        )
         door.ingress.mesh.tell(lambda peer: peer.publish(record))
         await door.until(lambda: "evicted" in warned(worker), within=20.0)
         return warned(worker)
 
     said = shown(tmp_path, script)
     assert set(said) == {"evicted"}
-    assert "evicted" in said["evicted"].text
+    assert said["evicted"].text.startswith("this node was evicted")
     assert "tela evict --lift" in said["evicted"].remedy
-
-
-def _evict(door, worker):
-    """An eviction signed by the demo's operator."""
-    raise NotImplementedError
 
 
 def test_a_node_nobody_entitled_says_so(tmp_path):
@@ -81,7 +86,11 @@ def test_a_node_nobody_entitled_says_so(tmp_path):
         body = Certificate(node=stranger.key, roles=("worker",), not_after=FAR_S)
         certificate = certify(body, Person(71).key, Person(71).sign, seq=1)
         config = msgspec.structs.replace(
-            door.workers[0].config, state=str(tmp_path / "x"), seed=stranger.seed, certificate=certificate.raw, engines=()
+            door.workers[0].config,
+            state=str(tmp_path / "x"),
+            seed=stranger.seed,
+            certificate=certificate.raw,
+            engines=(),
         )
         node = NodeProcess(config, clock=SystemClock(), rng=Random(7), network=WebsocketNetwork(), say=lambda _: None)
         try:

@@ -22,7 +22,8 @@ def refusal(address):
 
 
 @pytest.mark.parametrize(
-    "address", ["", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:²", "127.0.0.1:-1"]
+    "address",
+    ["", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:²", "127.0.0.1:-1"],
 )
 def test_what_is_no_address_is_refused_by_its_form(address):
     refused = refusal(address)

@@ -88,18 +88,19 @@ class Slurm:
 
 
 def reason_not_here() -> str:
-    """Why a Slurm cannot be run on this machine; empty when it can."""
+    """Why a Slurm cannot be run on this machine; empty when it can, and then it is installed."""
     if os.geteuid() != 0:
-        return "needs root for its daemons"
-    if not _is_installed() and shutil.which("apt-get") is None:
-        return "no slurmctld, and no apt-get to install it"
-    return ""
+        return "its daemons need root"
+    if _is_installed():
+        return ""
+    if shutil.which("apt-get") is None:
+        return "it is not installed, and there is no apt-get"
+    return _install()
 
 
 @contextmanager
 def running() -> Iterator[Slurm]:
     """A cluster whose daemons and jobs live as long as the block."""
-    _install()
     state = Path(tempfile.mkdtemp(prefix="tela-slurm-"))  # not pytest's own: a socket's path has to be short
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)
@@ -110,12 +111,13 @@ def _is_installed() -> bool:
     return all(shutil.which(program) for program in PROGRAMS)
 
 
-def _install() -> None:
-    if _is_installed():
-        return
-    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-    subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES], check=True, **quiet)
+def _install() -> str:
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        done = subprocess.run(["apt-get", "-qq", *words], capture_output=True, text=True, check=False, env=env)
+        if done.returncode != 0:
+            return f"apt-get {words[0]}: {done.stderr[-300:]}"
+    return ""
 
 
 def _started(state: Path, stack: ExitStack) -> Slurm:

@@ -10,6 +10,7 @@ from tests.people import (
     FOUNDING,
     OPERATOR,
     Person,
+    act_record,
     certificate,
     key_grant,
     membership,
@@ -90,14 +91,30 @@ def test_the_charters_issuers_mint_and_no_other_ingress_does():
     assert why(word, OFFERED, issuers=(ISSUER,)) == ["its signer is no issuer"]
 
 
+def test_an_evicted_issuer_mints_nothing_more_and_what_it_minted_before_stays():
+    chief = operator(OPERATOR, "keys", "owner", "fleet")
+    charter = successor(FOUNDING.charter, chief, issuers=(ISSUER,))
+    evicted = act_record("evict", ISSUER.id, at=50.0)
+
+    def claimed(at):
+        replica = Replica()
+        for record in (FOUNDING.charter, charter, membership(), OFFERED, evicted, minted(by=ISSUER, at=at)):
+            replica.apply(record)
+        view = standing(replica, FABRIC, 0.0)
+        return bool(key_rows(replica, view)[0]["k_1"].digest), may_issue(view, ISSUER.key, at)
+
+    assert claimed(49.0) == (True, True)
+    assert claimed(51.0) == (False, False)
+
+
 def test_may_issue_says_the_same():
     replica = Replica()
     for record in (FOUNDING.charter, CHARTER, membership(), *NODES):
         replica.apply(record)
     view = standing(replica, FABRIC, 0.0)
-    assert may_issue(view, INGRESS.key)
-    assert not may_issue(view, WORKER.key)
-    assert not may_issue(nothing_known(), INGRESS.key)
+    assert may_issue(view, INGRESS.key, 0.0)
+    assert not may_issue(view, WORKER.key, 0.0)
+    assert not may_issue(nothing_known(), INGRESS.key, 0.0)
 
 
 def test_an_issuer_gives_no_other_secret_to_a_key_that_has_one():

@@ -89,8 +89,8 @@ def _join(env: dict[str, str]) -> float:
 @contextlib.contextmanager
 def _worker(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     engine = f"{sys.executable} -I -m node.engine.demo --port {{port}} --model {MODEL}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen((*TELA, "start", "--process", engine), env=env, **quiet) as process:
+    command = (*TELA, "start", "--process", engine)
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
