@@ -5,8 +5,9 @@ node carries it.
 """
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -84,6 +85,19 @@ def replica_of(control: Control, kinds: Iterable[str]) -> Replica:
         for record in held(control, kind):
             replica.apply(record)
     return replica
+
+
+def covered(control: Control, refused: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
+    """Kind and id of invites and memberships that one signer's word does not carry any more, and another's does.
+
+    Args:
+        control: a node.
+        refused: what it says counts nowhere.
+    """
+    lost = Counter((str(each["kind"]), str(each["id"])) for each in refused)
+    kinds = {"invite", "membership"} & {kind for kind, _ in lost}
+    there = Counter((kind, record.key.id) for kind in kinds for record in held(control, kind))
+    return frozenset(each for each in lost if there[each] > lost[each])
 
 
 def known(fabric: FabricDir, control: Control | None) -> Known:

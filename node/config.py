@@ -47,6 +47,7 @@ class NodeConfig(_Part, frozen=True, kw_only=True):
     """Everything a node is told."""
 
     fabric: str = "fabric"  # what its people call it
+    fabric_dir: str | None = None  # what its account holds of it, kept up to date; None: nothing is
     host: str
     slot: Annotated[int, msgspec.Meta(ge=0)] = 0
     state: str  # directory of this node alone

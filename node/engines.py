@@ -112,6 +112,7 @@ class Engines:
         """
         for supervisor in self.supervisors.values():
             supervisor.drain()
+            supervisor.begin_no_more()
         if self._worker is not None and not now.is_set():
             await self._until_idle(self._worker, now, tell)
         cut = self.in_flight

@@ -4,6 +4,7 @@ Neither is needed to run: a node without them hears everything again. So nothing
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +51,7 @@ class Keeper:
         self._seen: Snapshot | None = None
         self._journal, self._found, trouble = Journal.open(state / "journal", now=now)
         self._told: Trouble | None = None
+        self._lock = threading.Lock()  # of the files
         self._tell(trouble)
 
     def load(self, owner: bytes) -> Before:
@@ -89,14 +91,19 @@ class Keeper:
         return self._journal.trouble
 
     def close(self) -> None:
-        """Write what is left and close the files."""
+        """Write what is left, as our own LEFT, and close the files."""
+        self._write([each.record for each in self._replica if self._is_news(each.record)], [])
         self._journal.close()
         self.events.close()
 
+    def _is_news(self, record: Record) -> bool:
+        return self._kept.get(record.key) != record.order.hash
+
     def _write(self, news: list[Record], everything: list[Record]) -> None:
-        if not (everything and self._journal.compact(everything)):
-            self._journal.append(news)
-        self.events.flush()
+        with self._lock:  # the thread of a look that was cancelled may still be at it
+            if not (everything and self._journal.compact(everything)):
+                self._journal.append(news)
+            self.events.flush()
 
     def _tell(self, trouble: Trouble | None) -> None:
         if trouble is not None and trouble != self._told:

@@ -22,14 +22,17 @@ class Places(NamedTuple):
 
 
 def places(env: Mapping[str, str], uid: int, home: Path) -> Places:
-    """The directories an environment names. As XDG asks, a path that is not absolute counts as unset."""
+    """The directories an environment names. As XDG asks, a path that is not absolute counts as unset.
+
+    So does a runtime directory that is not there: a login's goes into a job's environment and not to its host.
+    """
     config = _absolute(env, "XDG_CONFIG_HOME") or home / ".config"
     state = _absolute(env, "XDG_STATE_HOME") or home / ".local" / "state"
     runtime = _absolute(env, "XDG_RUNTIME_DIR")
     return Places(
         config=config / "tela",
         state=_told(env, "TELA_HOME") or state / "tela",
-        runtime=runtime / "tela" if runtime else Path("/tmp") / f"tela-{uid}",  # noqa: S108 - made 0700, owner checked
+        runtime=runtime / "tela" if runtime and runtime.is_dir() else Path("/tmp") / f"tela-{uid}",  # noqa: S108 - made 0700, owner checked
     )
 
 

@@ -13,12 +13,14 @@ from gossip.mesh import Identity, Mesh
 from gossip.peer import Peer
 from gossip.topology import Address
 from gossip.transport import Network
+from node import remembering
 from node.agent import Agent, Say
 from node.config import NodeConfig
 from node.control.server import ControlServer
 from node.controlling import NODE_LOG, Controlling
 from node.door import Door, open_door
 from node.engines import Engines
+from node.fabricdir import FabricDir
 from node.keeper import Keeper
 from node.known import addresses, anchors
 from node.orders import Orders
@@ -41,6 +43,7 @@ log = logging.getLogger(f"tela.{__name__}")
 
 VERSION = "0.1.0"
 MEASURE_S = 1.0
+REMEMBER_S = 10.0  # until what is news to a node that just started has come
 CLOCK_REFUSE_S = 600.0
 LOOK_S = 0.05  # changes that come together are looked at together
 CERTIFY_EACH_S = 86_400.0
@@ -90,6 +93,7 @@ class NodeProcess:
         )
         self._rng = rng
         self._stopping = asyncio.Event()
+        self._is_told = False  # to stop; it may also begin to by itself, before its job ends
         self._now = asyncio.Event()  # nobody wants to wait any longer
         self.trouble: TelaError | None = None  # why it ends although nobody told it to
         self.door: Door | None = None
@@ -106,8 +110,9 @@ class NodeProcess:
 
     def stop(self) -> None:
         """Drain, say LEFT and end; told twice, do not wait for requests under way."""
-        if self._stopping.is_set():
+        if self._is_told:
             self._now.set()
+        self._is_told = True
         self._stopping.set()
 
     def view(self) -> Snapshot:
@@ -137,6 +142,7 @@ class NodeProcess:
             background.append(tasks.create_task(self._measure()))
             background.append(tasks.create_task(self._certify()))
             background.append(tasks.create_task(self._look_around(agent)))
+            background.append(tasks.create_task(self._remember()))
             self._ready(urls)
             await self._stopping.wait()
             await self._leave(background)
@@ -299,6 +305,20 @@ class NodeProcess:
     async def _certify(self) -> None:
         while (record := self.proofs.certify_again()) is not None:
             self._publish(record)
+            await asyncio.sleep(CERTIFY_EACH_S)
+
+    async def _remember(self) -> None:
+        """Let this account begin with what was learnt since: newer charters, hubs, the acceptance."""
+        if self.config.fabric_dir is None:
+            return
+        directory = FabricDir(Path(self.config.fabric_dir))
+        await asyncio.sleep(REMEMBER_S)
+        while True:
+            if (learnt := remembering.learnt(self.replica, self.view(), self.proofs.member)) is not None:
+                try:
+                    await asyncio.to_thread(remembering.save, directory, learnt)
+                except TelaError as error:
+                    log.warning("nothing remembered", extra={"why": error.message})
             await asyncio.sleep(CERTIFY_EACH_S)
 
     def _publish(self, record: Record) -> None:

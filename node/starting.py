@@ -16,8 +16,10 @@ from node.flags import DOOR, Settings, check, is_hub, said, several_of, text_of,
 from node.identity import Credentials, identify
 from node.places import Places, control_path, make_private
 from node.settings import read_file, resolve
-from node.statedir import StateDir, boot_id, process_start
+from node.statedir import MAX_SLOTS, StateDir, boot_id, process_start
+from node.unixsocket import is_alive
 from node.wrapping import engines_of
+from registry.errors import TelaError
 
 ROLES = ("worker", "ingress", "relay", "launcher", "placer", "observer", "accounts")
 
@@ -66,21 +68,40 @@ def prepare(wanted: Wanted, now: float) -> Prepared:
         TelaError: no slot is free, or the membership does not allow it.
     """
     slot = wanted.settings["slot"].value
-    state = StateDir.claim(
-        wanted.places.state,
-        wanted.fabric.name,
-        text_of(wanted.settings, "host") or hostname(),
-        slot=slot if isinstance(slot, int) else None,
-        boot_id=boot_id(),
-        pid=os.getpid(),
-        start=process_start(os.getpid()),
-    )
+    state = _claim(wanted, slot) if isinstance(slot, int) else _first_free(wanted)
     try:
         credentials = identify(wanted.fabric, state, wanted.roles, now=now)
         return Prepared(_config(wanted, state, credentials), state, credentials)
     except BaseException:
         state.release()
         raise
+
+
+def _first_free(wanted: Wanted) -> StateDir:
+    """The first slot of this host that nobody holds: neither its directory, nor, from another home, its socket."""
+    for slot in range(MAX_SLOTS):
+        try:
+            state = _claim(wanted, slot)
+        except TelaError as error:
+            if error.code != "slot_taken":
+                raise
+            continue
+        if not is_alive(control_path(wanted.places, wanted.fabric.name, state.host, slot)):
+            return state
+        state.release()
+    return _claim(wanted, None)  # which says that there is none
+
+
+def _claim(wanted: Wanted, slot: int | None) -> StateDir:
+    return StateDir.claim(
+        wanted.places.state,
+        wanted.fabric.name,
+        text_of(wanted.settings, "host") or hostname(),
+        slot=slot,
+        boot_id=boot_id(),
+        pid=os.getpid(),
+        start=process_start(os.getpid()),
+    )
 
 
 def hostname() -> str:
@@ -96,6 +117,7 @@ def _config(wanted: Wanted, state: StateDir, mine: Credentials) -> NodeConfig:
     make_private(wanted.places.runtime)
     return NodeConfig(
         fabric=wanted.fabric.name,
+        fabric_dir=str(wanted.fabric.path),
         host=state.host,
         slot=state.slot,
         state=str(state.path),

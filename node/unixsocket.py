@@ -31,7 +31,7 @@ def bind_unix(path: Path, backlog: int) -> socket.socket:
     try:
         for place in (path, aside):
             _refuse_others(place)
-        if _is_alive(path):
+        if is_alive(path):
             raise TelaError(
                 f"another program answers at {path}", hint="if it is a node: tela stop", code="address_in_use"
             )
@@ -80,7 +80,8 @@ def _refuse_others(path: Path) -> None:
         raise TelaError(f"{path} is a socket of another user", hint="name a path of your own", code="address_in_use")
 
 
-def _is_alive(path: Path) -> bool:
+def is_alive(path: Path) -> bool:
+    """Whether somebody answers at a socket."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
         probe.settimeout(0.5)
         try:

@@ -50,6 +50,7 @@ def operators() -> None:
 @JSON
 def list_(fabric: str | None, as_json: bool) -> None:
     """List operators, hubs and issuers, and what was signed by somebody who may not."""
+    from console.charters import covered
     from console.views.authority import authority, lines
 
     now = _known(fabric)
@@ -58,7 +59,7 @@ def list_(fabric: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(shown))
         return
-    for line in lines(shown):
+    for line in lines(shown, covered(now.control, shown["refused"]) if now.control is not None else ()):
         click.echo(line)
     if view is None:
         click.echo("no node of yours runs here, so this is what was known when one last did: tela start", err=True)

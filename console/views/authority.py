@@ -1,6 +1,6 @@
 """Who may do what, and what was signed by somebody who may not: the charter as people read it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from console.views.forks import forks_of
@@ -60,8 +60,13 @@ def authority(in_force: InForce, view: Mapping[str, Any] | None, *, mine: bytes)
     }
 
 
-def lines(shown: Mapping[str, Any]) -> list[str]:
-    """The same as text."""
+def lines(shown: Mapping[str, Any], covered: Collection[tuple[str, str]] = ()) -> list[str]:
+    """The same as text.
+
+    Args:
+        shown: what `authority` says.
+        covered: kind and id of what counts by another signer's word: it was taken over, and nobody need look.
+    """
     text = [plain([_row(each) for each in shown["operators"]], OPERATOR_COLUMNS), ""]
     text.append(f"charter   {shown['charter']} of {shown['fabric']}, signed by {shown['signed_by']}")
     text += [f"hub       {each['name'] or each['id']}  {', '.join(each['urls'])}" for each in shown["hubs"]]
@@ -69,7 +74,7 @@ def lines(shown: Mapping[str, Any]) -> list[str]:
     if not shown["issuers"]:
         text.append("issuer    every ingress")
     text += [line for each in shown["forks"] if each["pending"] for line in _fork(each)]
-    return text + _refused(shown["refused"])
+    return text + _refused([each for each in shown["refused"] if (each["kind"], each["id"]) not in covered])
 
 
 def _fork(fork: Mapping[str, Any]) -> list[str]:

@@ -81,6 +81,7 @@ class Supervisor:
         self._watch: Watch | None = None  # of the current run; None: it did not start
         self._engine: Launched | None = None  # of the current run; None: it did not start, or is gone
         self._is_running = False
+        self._is_last = False  # no run follows this one
         self._is_drained = False  # somebody wants no new work here, whatever the run
         self._is_restarting = False
         self._is_hurried = False  # nobody wants to wait for the engine's end
@@ -131,6 +132,10 @@ class Supervisor:
         self._is_drained = True
         if self.state.rank < Rank.LEFT:
             self._say(draining=True)
+
+    def begin_no_more(self) -> None:
+        """Start no other run: when this one ends, by itself or by what ends everything here, the slot is left."""
+        self._is_last = True
 
     def undrain(self) -> None:
         """Take work again, unless the engine is about to end."""
@@ -239,7 +244,7 @@ class Supervisor:
         self._is_running = True
         backoff = Backoff()
         try:
-            while self._order is not _Order.LEAVE:
+            while self._order is not _Order.LEAVE and not self._is_last:
                 await self._one_run()
                 if self._order is _Order.STAY:
                     backoff = backoff.after(self._served_s())

@@ -19,7 +19,7 @@ from registry.ids import key_id
 from registry.kinds import Act, Charter, Hub, Invite, Operator, read_body
 from tests.console.founded import account, config, fabric, node_here, run, run_beside
 from tests.node.control import HUB, NOW, WORKER, Shown
-from tests.people import FABRIC, FOUNDING, MEMBER, OPERATOR, Person, acceptance, certificate, membership, node_record
+from tests.people import FABRIC, FOUNDING, MEMBER, OPERATOR, Person
 
 __all__ = ["account"]
 KIM, LEE = Person(5), Person(6)
@@ -361,81 +361,3 @@ def test_an_operator_without_the_verb_revokes_nothing(account):
 def test_a_revocation_needs_a_node(account):
     held = fabric(account)
     assert refused(revocable, charters.known(held, None), MEMBER.id).code == "no_node"
-
-
-def test_whoever_is_in_by_an_invite_is_said_to_end_with_it(account):
-    fabric(account)
-    guest, node = Person(40), Person(50)
-    shown = Shown(
-        succeeded(msgspec.structs.replace(BASE, hubs=(Hub(key=HUB.key, urls=("ws://a:1",)),))),
-        offer(INVITED, OPERATOR.key, OPERATOR.sign),
-        membership(guest, by=LEE, not_after=None, provider="chem", roles=("worker",)),
-        acceptance(LEE, guest, by=HUB, at=NOW, renewed=NOW),
-        certificate(node, by=guest),
-        node_record(node, member=guest),
-    )
-    asked = failed(beside(account, shown, "revoke", LEE.id))
-    assert f"ends member {guest.id} of chem (host50@chem)" in asked.message
-    done = beside(account, shown, "revoke", LEE.id, "--yes")
-    assert f"member {guest.id} of chem (host50@chem) ends with it" in done.stdout
-    assert guest.key not in shown.views.at(NOW).standing.admissions
-
-
-def test_an_invite_nobody_used_ends_nobody(account):
-    fabric(account)
-    shown = Shown(offer(INVITED, OPERATOR.key, OPERATOR.sign))
-    assert "no member is in by it" in failed(beside(account, shown, "revoke", LEE.id)).message
-
-
-# --- a hub that goes
-
-
-def two_hubs():
-    hubs = tuple(Hub(key=each.key, urls=("ws://a:1",)) for each in (HUB, WORKER))
-    return succeeded(msgspec.structs.replace(BASE, hubs=hubs))
-
-
-def test_a_hub_that_is_dropped_is_said_to_be_heard_still(account):
-    fabric(account)
-    shown = Shown(two_hubs())
-    done = beside(account, shown, "hub", "remove", "host11@lab")
-    assert "host11@lab is still heard on new members" in done.stderr
-    assert "tela evict host11@lab" in done.stderr
-    assert not shown.views.at(NOW).standing.evicted
-
-
-def test_a_hub_that_is_evicted_too_lets_nobody_in_any_more(account):
-    fabric(account)
-    guest = Person(40)
-    shown = Shown(
-        two_hubs(),
-        offer(INVITED, OPERATOR.key, OPERATOR.sign),
-        membership(guest, by=LEE, not_after=None, provider="chem", roles=("worker",)),
-    )
-    assert failed(beside(account, shown, "hub", "remove", "host11@lab", "--evict")).code == "usage"
-    done = beside(account, shown, "hub", "remove", "host11@lab", "--evict", "--yes")
-    assert done.exit_code == 0, done.output
-    standing = shown.views.at(NOW).standing
-    assert WORKER.id in standing.evicted
-    assert [hub.key for hub in in_force(account).hubs] == [HUB.key]
-    shown.apply(acceptance(LEE, guest, by=WORKER, at=NOW + 500, renewed=NOW + 500))
-    assert guest.key not in shown.views.at(NOW + 500).standing.admissions
-
-
-def test_who_may_not_evict_removes_no_hub_with_it(account):
-    fabric(account)
-    half = Operator(key=OPERATOR.key, name="ada", verbs=("owner",))
-    hubs = tuple(Hub(key=each.key, urls=("ws://a:1",)) for each in (HUB, WORKER))
-    shown = Shown(succeeded(msgspec.structs.replace(BASE, operators=(half, KIM_LINE), hubs=hubs)))
-    error = failed(beside(account, shown, "hub", "remove", "host11@lab", "--evict", "--yes"))
-    assert error.code == "not_entitled"
-    assert "kim" in error.hint
-    assert not list(shown.registry.of_kind("act"))
-    assert beside(account, shown, "hub", "remove", "host11@lab").exit_code == 0
-
-
-def test_an_eviction_needs_a_node_before_the_hub_is_removed(account):
-    held = fabric(account, records=[two_hubs()])
-    before = held.records()
-    assert failed(run(operators, "hub", "remove", WORKER.id, "--evict", "--yes")).code == "no_node"
-    assert held.records() == before

@@ -299,6 +299,14 @@ def test_more_than_a_node_takes_at_once_are_taken_over(account):
     assert len(rows(shown)) == 79
 
 
+def test_what_was_taken_over_is_not_listed_as_refused(account):
+    fabric(account)
+    shown = both(*invited(PASS, GUEST), invite(PASS2, by=LEE))
+    done(account, shown)
+    listed = [line for line in beside(account, shown, "list").stdout.splitlines() if line.startswith("REFUSED")]
+    assert [line.split()[2] for line in listed] == [PASS2.id]
+
+
 # --- what cannot be
 
 

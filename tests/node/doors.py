@@ -15,7 +15,7 @@ from node.clock import SystemClock
 from node.config import DoorConfig, HubAddress, NodeConfig
 from node.demo import found_authority
 from node.process import NodeProcess
-from registry.kinds import KeyGrant, audience_of, encode_body
+from registry.kinds import KeyGrant, Revocation, audience_of, encode_body
 from registry.record import Draft, seal, seed_signer
 
 ROLES = ("ingress", "relay")
@@ -44,7 +44,14 @@ class Doors:
             digest=digest(secret) if secret else b"",
             **fields,
         )
-        draft = Draft("key", key, encode_body(body), audience_of(body), seq=1)
+        self._publish("key", key, body)
+
+    def revoke(self, key):
+        """End a key as the operator would, at the first door."""
+        self._publish("revocation", key, Revocation(at=self.now))
+
+    def _publish(self, kind, key, body):
+        draft = Draft(kind, key, encode_body(body), audience_of(body), seq=1)
         record = seal(draft, self.authority.operator, self.authority.operator_sign)
         self.nodes[0].mesh.tell(lambda peer: peer.publish(record))
 

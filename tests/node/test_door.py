@@ -17,6 +17,8 @@ from accounting.claims import mint_claim
 from accounting.keys import mint
 from node.config import DoorConfig
 from registry.errors import TelaError
+from registry.kinds import Node
+from registry.lifecycle import Rank
 from tests.node.certificates import certificate
 from tests.node.doors import doors
 
@@ -86,7 +88,8 @@ def test_the_book_of_keys_is_made_again_when_keys_change_and_not_when_nodes_do(t
         node = opened.nodes[0]
         book = node.door.keys.book()
         version = node.replica.version
-        node.mesh.tell(lambda peer: peer.announce(peer_body(node), 1))
+        body = Node(host="door0", member=node.proofs.member, roles=("ingress", "relay"), url="http://elsewhere")
+        node.mesh.tell(lambda peer: peer.announce(body, Rank.SERVING))
         assert node.replica.version > version
         assert node.door.keys.book() is book
         opened.offer(secret=SECRET)
@@ -96,10 +99,19 @@ def test_the_book_of_keys_is_made_again_when_keys_change_and_not_when_nodes_do(t
     through(tmp_path, script)
 
 
-def peer_body(node):
-    from registry.kinds import Node
+def test_many_keys_are_not_read_again_for_every_change_and_no_new_key_is_refused_for_it(tmp_path):
+    async def script(opened):
+        keys = opened.nodes[0].door.keys
+        opened.offer(secret=SECRET)
+        assert (await opened.ask("GET", SELF, key=SECRET))[0] == 200
+        keys._held_until = float("inf")  # as with very many keys
+        opened.revoke("k_1")
+        assert (await opened.ask("GET", SELF, key=SECRET))[0] == 200  # for that while longer
+        opened.offer("k_2", secret=OTHER)
+        assert (await opened.ask("GET", SELF, key=OTHER))[0] == 200
+        assert (await opened.ask("GET", SELF, key=SECRET))[0] == 401
 
-    return Node(host="door0", member=node.proofs.member, roles=("ingress", "relay"), url="http://elsewhere")
+    through(tmp_path, script)
 
 
 def test_claims_are_counted_by_client_and_refused_before_their_body_is_read(tmp_path):

@@ -175,8 +175,7 @@ def test_a_full_disk_leaves_nothing_half_made(tmp_path):
         import resource, sys
         from pathlib import Path
         from node.fabricdir import FabricDir
-        from registry.charter import found
-from registry.errors import TelaError
+        from registry.errors import TelaError
         from tests.people import FOUNDING
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         try:

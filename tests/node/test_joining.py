@@ -119,7 +119,8 @@ def test_a_run_after_it_is_a_node_like_any_other():
                 anchors=(HUB,),
             )
             async with started(node):
-                await until(lambda: fabric.hub.view().nodes[guest.node.id].rank is Rank.SERVING)
+                rows = fabric.hub.view
+                await until(lambda: guest.node.id in rows().nodes and rows().nodes[guest.node.id].rank is Rank.SERVING)
 
     run(main())
 

@@ -55,6 +55,14 @@ def test_a_run_that_said_left_ended_well(tmp_path):
     assert before == Before("left", (), {"node": 4})
 
 
+def test_what_is_said_last_is_kept_although_nobody_looks_any_more(tmp_path):
+    with Kept(tmp_path) as kept:
+        kept.look(node_record(ME, run=4))
+        kept.replica.apply(node_record(ME, run=4, rank=Rank.LEFT))
+    with Kept(tmp_path) as kept:
+        assert kept.before.prev == "left"
+
+
 def test_a_run_that_said_nothing_was_lost_and_its_engines_are_ghosts(tmp_path):
     engine, ended = replica_record(ME, run=9), replica_record(ME, slot="e1", run=3, rank=Rank.LEFT)
     before, _ = after(tmp_path, node_record(ME, run=4), engine, ended)

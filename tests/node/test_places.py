@@ -23,10 +23,14 @@ def test_without_an_environment_everything_is_below_home_but_the_sockets():
     assert places({}, 1000, HOME) == (HOME / ".config/tela", HOME / ".local/state/tela", Path("/tmp/tela-1000"))
 
 
-def test_xdg_and_tela_home_win():
-    env = {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/run/user/1000"}
-    assert places(env, 1000, HOME) == (Path("/c/tela"), Path("/s/tela"), Path("/run/user/1000/tela"))
+def test_xdg_and_tela_home_win(tmp_path):
+    env = {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": str(tmp_path)}
+    assert places(env, 1000, HOME) == (Path("/c/tela"), Path("/s/tela"), tmp_path / "tela")
     assert places(env | {"TELA_HOME": "/scratch/ada"}, 1000, HOME).state == Path("/scratch/ada")
+
+
+def test_a_runtime_directory_that_came_along_from_a_login_host_counts_as_unset(tmp_path):
+    assert places({"XDG_RUNTIME_DIR": str(tmp_path / "gone")}, 7, HOME) == places({}, 7, HOME)
 
 
 def test_a_relative_xdg_path_counts_as_unset():

@@ -91,10 +91,13 @@ def test_a_node_says_left_for_engines_of_its_last_run_that_nobody_ended(tmp_path
         await door.until(lambda: len(door.ingress.view().routable.get(MODEL, ())) == 2)
         slot = f"{first.id}/e0"
         await door.until(lambda: first.keeper._kept.get(first.replica.get(key_of(first, slot)).record.key) is not None)
-        first.mesh.farewell = silent  # as a SIGKILL would
+        first.mesh.farewell = silent
+        journal = tmp_path / "lost" / "journal"
+        killed = journal.read_bytes()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        journal.write_bytes(killed)  # as a SIGKILL would have left it
         again, other, _ = more.start(Person(71), tmp_path / "lost", engines=())
         await door.until(lambda: door.ingress.view().replicas[slot].rank is Rank.LEFT)
         assert door.ingress.view().replicas[slot].replica.cause.reason == "lost"

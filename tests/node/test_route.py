@@ -84,6 +84,11 @@ def test_nothing_is_tried_beyond_the_budget(failure):
     assert not may_retry(failure, Budget(attempts=1, engine_errors=0, elapsed_s=DEADLINE_S))
 
 
+def test_the_budget_is_the_one_that_was_configured():
+    assert not may_retry(Failure.LOST, Budget(attempts=1, engine_errors=0, elapsed_s=5.0, deadline_s=5.0))
+    assert may_retry(Failure.LOST, Budget(attempts=1, engine_errors=0, elapsed_s=DEADLINE_S, deadline_s=2 * DEADLINE_S))
+
+
 def test_an_engines_own_error_is_tried_on_one_other_node_only():
     assert may_retry(Failure.ENGINE_5XX, Budget(attempts=1, engine_errors=1, elapsed_s=0.0))
     assert not may_retry(Failure.ENGINE_5XX, Budget(attempts=2, engine_errors=2, elapsed_s=0.0))

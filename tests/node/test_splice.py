@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from node.ingress.splice import (
     DENIED,
+    DENIED_HEADERS,
     LONG_B,
     MAX_KEY_CHARS,
     MAX_KEYS,
     MAX_PARAMETERS,
     BodyRefused,
     asking_usage,
+    check_headers,
     read_request,
     value_spans,
     with_model,
@@ -337,3 +339,35 @@ def test_the_largest_body_costs_no_loop_over_its_length(filler):
     start = time.process_time()
     assert read_request(body).spans["a"] == (17, len(body) - 1)
     assert time.process_time() - start < 2  # 0.1 s here; a loop in Python takes five
+
+
+@pytest.mark.parametrize("name", ["chat_template", "tokenize", "tokenizer"])
+def test_what_is_denied_is_denied_in_what_renders_the_template_too(name):
+    body = json.dumps({"model": "m", "chat_template_kwargs": {"enable_thinking": False, name: "x"}}).encode()
+    assert refusal(body) == ("unsupported_parameter", f"chat_template_kwargs.{name}")
+    spelt = b'{"model":"m","chat_template_kwargs":{%s:"x"}}' % escaped(name).encode()
+    assert refusal(spelt) == ("unsupported_parameter", f"chat_template_kwargs.{name}")
+
+
+@pytest.mark.parametrize("value", [b"null", b"{}", b'{"enable_thinking":false}', b'{"chat_template":null}'])
+def test_other_words_to_the_template_pass(value):
+    body = b'{"model":"m","chat_template_kwargs":%s}' % value
+    assert read_request(body).body == body
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(b'"x"', "invalid_type"), (b"[]", "invalid_type"), (b'{"a":1,"a":2}', "duplicate_key")]
+)
+def test_words_to_the_template_that_are_no_plain_object_are_refused(value, code):
+    assert refusal(b'{"model":"m","chat_template_kwargs":%s}' % value)[0] == code
+
+
+@pytest.mark.parametrize("name", sorted(DENIED_HEADERS))
+def test_a_denied_header_is_refused_by_its_name(name):
+    with pytest.raises(BodyRefused) as caught:
+        check_headers([(b"host", b"x"), (name, b"0")])
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", name.decode())
+
+
+def test_other_headers_pass():
+    check_headers([(b"host", b"x"), (b"x-session-id", b"a"), (b"x-request-id", b"b")])

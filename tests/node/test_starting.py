@@ -2,13 +2,15 @@
 
 import os
 import socket
+from contextlib import closing
 
 import pytest
 
 from node.fabricdir import FabricDir
-from node.places import places
+from node.places import control_path, places
 from node.starting import hostname, log_path, prepare, want
 from node.statedir import holders
+from node.unixsocket import bind_unix
 from registry.errors import TelaError
 from registry.record import decode
 from tests.people import FOUNDING, MEMBER, membership
@@ -20,6 +22,7 @@ PROCESS = "vllm serve org/m --port {port}"
 @pytest.fixture
 def where(tmp_path):
     env = {name: str(tmp_path / name) for name in ("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "TELA_HOME")}
+    (tmp_path / "XDG_RUNTIME_DIR").mkdir(mode=0o700)
     return places(env, os.getuid(), tmp_path)
 
 
@@ -168,6 +171,15 @@ def test_a_second_node_on_a_host_takes_the_next_slot(where):
     second.state.release()
 
 
+def test_a_node_of_another_home_on_this_host_keeps_its_slot(where, tmp_path):
+    belong(where)
+    where.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(bind_unix(control_path(where, "lab", "h1", 0), 1)):
+        prepared = ready(where, role=("observer",), host="h1")
+        assert prepared.config.slot == 1
+        prepared.state.release()
+
+
 def test_a_slot_that_is_taken_is_refused_with_who_has_it(where):
     belong(where)
     first = ready(where, role=("observer",), host="h1")
@@ -191,7 +203,6 @@ def test_whoever_is_no_member_lets_go_of_the_slot(where):
 
 def test_a_runtime_directory_of_somebody_else_lets_go_of_the_slot(where):
     belong(where)
-    where.runtime.parent.mkdir(parents=True)
     where.runtime.symlink_to(where.config)
     refused(where, {"role": ("observer",)}, code="not_private")
     assert nobody_holds_anything(where)

@@ -52,6 +52,19 @@ def test_a_drain_outlives_the_run(tmp_path):
     run(live)
 
 
+def test_an_engine_that_ends_while_its_node_does_is_not_started_again(tmp_path):
+    async def live() -> None:
+        async with slot(demo(tmp_path)) as one:
+            first = await one.serving()
+            one.supervisor.drain()
+            one.supervisor.begin_no_more()
+            os.kill(first.pid, signal.SIGTERM)  # as Slurm tells every process of a job
+            await one.until(lambda s: s.rank is Rank.LEFT)
+            assert {s.run for s in one.published} == {first.run}
+
+    run(live)
+
+
 def test_a_leaving_engine_takes_no_work_again(tmp_path):
     async def live() -> None:
         async with slot(demo(tmp_path)) as one:

@@ -164,11 +164,10 @@ def _daemon(stack: ExitStack, log: Path, *words: str) -> None:
 
 
 def _end_jobs(slurm: Slurm) -> None:
-    """End what still runs, the hard way: a test that is happy has ended it already."""
+    """End what still runs; Slurm kills what is there `KillWait` later."""
     if slurm.tasks():
-        slurm.run("scancel", "--full", "--signal=KILL", "--state=RUNNING")
         slurm.run("scancel", "--user=root")
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 40.0
         while slurm.tasks() and time.monotonic() < deadline:
             time.sleep(0.2)
 
