@@ -2,7 +2,9 @@
 
 import os
 import socket
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -171,13 +173,14 @@ def test_a_second_node_on_a_host_takes_the_next_slot(where):
     second.state.release()
 
 
-def test_a_node_of_another_home_on_this_host_keeps_its_slot(where, tmp_path):
+def test_a_node_of_another_home_on_this_host_keeps_its_slot(where):
     belong(where)
-    where.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with closing(bind_unix(control_path(where, "lab", "h1", 0), 1)):
-        prepared = ready(where, role=("observer",), host="h1")
-        assert prepared.config.slot == 1
-        prepared.state.release()
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as short:  # a socket's path has 100 characters
+        where = where._replace(runtime=Path(short))
+        with closing(bind_unix(control_path(where, "lab", "h1", 0), 1)):
+            prepared = ready(where, role=("observer",), host="h1")
+            assert prepared.config.slot == 1
+            prepared.state.release()
 
 
 def test_a_slot_that_is_taken_is_refused_with_who_has_it(where):
