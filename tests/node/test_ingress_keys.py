@@ -56,6 +56,7 @@ def test_a_model_that_is_not_a_keys_does_not_exist_for_it(tmp_path):
 def test_a_replica_kept_for_a_project_serves_its_keys_and_is_unknown_to_others(tmp_path):
     async def script(door):
         worker = door.workers[0]
+        worker.engines._agent._serve_to = ("project:p",)  # for whatever it says of its engine from now on
         (row,) = worker.view().routable[MODEL]
         kept = msgspec.structs.replace(row.replica, serve_to=("project:p",))
         record = worker.author.write(kept, row.id, rank=row.record.order.rank, run=row.record.order.run)

@@ -83,11 +83,11 @@ def test_a_model_that_only_others_have_up_is_not_listed_and_still_known():
     assert listed(view, key()) == []
 
 
-whoms = st.lists(st.sampled_from(["project:p", "project:q", "user:ada", "user:bob"]), max_size=2, unique=True)
+served_to = st.lists(st.sampled_from(["project:p", "project:q", "user:ada", "user:bob"]), max_size=2, unique=True)
 replicas = st.lists(
     st.tuples(
         st.lists(st.sampled_from(MODELS), min_size=1, max_size=3, unique=True).map(tuple),
-        whoms.map(tuple),
+        served_to.map(tuple),
         st.sampled_from([Rank.JOIN, Rank.SERVING, Rank.DOWN, Rank.LEFT]),
     ),
     max_size=4,
