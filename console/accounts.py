@@ -55,7 +55,7 @@ class Accounts:
                 hint="do this on an ingress, or start a node here with --role observer,accounts",
                 code="no_accounts",
             )
-        url = str(about["url"] or about["http"] or directory.door)
+        url = str(about["url"] or directory.door or "URL-OF-THE-DOOR")
         return cls(control, operator_signer(directory, passphrase_file), url.removesuffix("/v1"))
 
     def unknown(self, models: Iterable[str]) -> list[str]:

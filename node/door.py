@@ -187,7 +187,7 @@ async def open_door(
     )
     keys = Keys(mesh, author, view, now)
     at = url_of(listening, is_tls=tls is not None)
-    url = config.url or (at if at.startswith("http") else "")
+    url = config.url or shown_url(at)
     app = Ingress(
         relay=relay,
         ledger=ledger,
@@ -223,6 +223,11 @@ def _desk(keys: Keys, fabric: Callable[[], float], now: Callable[[], float]) -> 
     )
 
 
+def shown_url(at: str) -> str:
+    """Where people reach a door, as far as where it listens says that; empty: only its operator knows, by --url."""
+    return "" if not at.startswith("http") or is_everywhere(at.partition("://")[2]) else at
+
+
 def exposure_of(config: DoorConfig, url: str) -> Exposure:
     """What is known of the way to a door that is reached at `url`.
 
@@ -233,5 +238,4 @@ def exposure_of(config: DoorConfig, url: str) -> Exposure:
     """
     is_plain = not (config.insecure_http or config.tls_cert)
     is_beyond = bool(config.behind_proxy) or not is_loopback(config.address)
-    shown = "" if is_everywhere(url.partition("://")[2]) else url
-    return Exposure(shown, is_plain and is_beyond, networks(config.behind_proxy))
+    return Exposure(shown_url(url), is_plain and is_beyond, networks(config.behind_proxy))
