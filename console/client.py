@@ -6,6 +6,7 @@ It refuses answers that are not what a node of this release sends, and never wai
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from registry.errors import TelaError
 
 ANSWER_S = 10.0
 FIND_S = 2.0
+CONNECTS, AGAIN_S = 20, 0.05  # tries while a node's queue is full, and the wait between them
 QUIET_S = 45.0  # a stream sends a heartbeat each 15 s
 MAX_HEAD_B = 32_768
 MAX_ANSWER_B = 256 * 1024 * 1024  # a view of thousands of nodes is some tens of MB
@@ -195,14 +197,22 @@ def _asked(path: Path, method: str, target: str, body: bytes, timeout_s: float) 
 
 
 def _connect(path: Path, timeout_s: float) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.settimeout(timeout_s)
-        connection.connect(str(path))
-    except OSError as error:
-        connection.close()
-        raise _no_node(error.strerror or str(error)) from None
-    return connection
+    for attempt in range(CONNECTS):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout_s)
+            connection.connect(str(path))
+        except BlockingIOError as error:  # its queue is full for a moment
+            connection.close()
+            if attempt == CONNECTS - 1:
+                raise _no_node(error.strerror or str(error)) from None
+            time.sleep(AGAIN_S)
+        except OSError as error:
+            connection.close()
+            raise _no_node(error.strerror or str(error)) from None
+        else:
+            return connection
+    raise _no_node("its queue is full")
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:

@@ -241,6 +241,10 @@ def _refusals(invitation: Invitation) -> dict[str, tuple[str, str]]:
             "stop one of them (tela stop), then join again",
         ),
         "narrowed": ("what you may do here changed just now, and the hub links this host anew", "join again"),
+        "not_ready": (
+            "the hub started a moment ago and has not heard yet whom others accepted",
+            "join again in half a minute",
+        ),
         "evicted": ("an operator evicted the node of this host", f"ask {by}"),
     }
 

@@ -30,6 +30,7 @@ REFUSALS = {
     "beyond_invite": "its membership says more than its invite allows",
     "exhausted": "its invite was accepted by another key: an invite is for one person",
     "not_accepted": "no hub accepted its invite yet, and this node may not: ask a hub named in the charter",
+    "not_ready": "this hub started a moment ago, and has not heard yet whom others accepted: come again",
     "narrowed": "it may do less than when the link was made, and is linked anew",
     "clock_off": "its clock and this one are more than ten minutes apart",
 }

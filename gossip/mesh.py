@@ -11,14 +11,15 @@ from random import Random
 from gossip.accepting import acceptance
 from gossip.dialling import Dialler
 from gossip.errors import LocalProtocolError
-from gossip.frames import CAPABILITY
 from gossip.gate import Gate
 from gossip.gauges import Gauge
-from gossip.handshake import Initiator, ReplayGuard, Responder, network_key
-from gossip.hello import REFUSALS, Hello, encode_hello
+from gossip.greeter import Greeter
+from gossip.handshake import Initiator, Responder
+from gossip.hello import REFUSALS
 from gossip.instructions import Drop, Instruction, Send
 from gossip.invited import Door
 from gossip.link import Hooks, Link
+from gossip.loopback import Loopback
 from gossip.peer import Peer
 from gossip.serving import Serve, Serving
 from gossip.session import Refused, Session, Up
@@ -38,6 +39,7 @@ log = logging.getLogger(f"tela.{__name__}")
 MAX_HALF_OPEN = 256  # strangers that connected and have not proved a key; beyond, new ones are turned away
 LOOK_S = 1.0  # how often it is looked up who is to be linked to, and who may not be any more
 LINGER_S = 0.25  # what a farewell may take
+SETTLE_S = 30.0  # a hub that started hears of earlier acceptances within this, or from nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,26 +92,33 @@ class Mesh:
         self._peer = peer
         self._network = network
         self._clock = clock
-        self._rng = rng
         self._known = known
-        self._proofs = proofs
         self._standing = standing
         self._anchors = anchors
-        self._accounts = accounts
         self._listen = listen
         self._links: dict[int, Link] = {}
         self._by_node: dict[str, Link] = {}  # the one the brain kept of each node; it may be closing
         self._strangers: dict[int, Link] = {}  # connected or being dialled, nothing proved yet
         self._numbers = count(1)
         self._serving = Serving()
+        self._loopback = Loopback(key_id(identity.key), self._serving.opened)
         self._dialler = Dialler(targets=self._targets, held=self._held, connect=self._dial, rng=rng)
-        self._gate = Gate(self._door)
-        self._guard = ReplayGuard()
-        self._nk = network_key(identity.fabric_id)
+        self._gate = Gate(self._door, is_ready=self._is_ready)
+        self._greeter = Greeter(
+            seed=identity.seed,
+            fabric_id=identity.fabric_id,
+            release=identity.release,
+            is_hub=listen is not None,
+            accounts=accounts,
+            proofs=proofs,
+            wall=clock.wall,
+            rng=rng,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._is_leaving = False
         self._is_over = False
         self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
         self._listener: Listener | None = None
 
     @property
@@ -163,11 +172,12 @@ class Mesh:
         return self._held_by(key_id(key))
 
     def _look(self) -> None:
-        """Turn away whom nothing entitles any more, and say who is still in use."""
+        """Turn away whom nothing entitles any more, and say who is accepted and still in use."""
         live = [number for number, link in self._links.items() if link.is_live]
         for number, code in self._gate.lapsed(live):
             self._expel(number, code)
-        for subject, body in self._gate.renewals(number for number in live if number in self._links):
+        live = [number for number in live if number in self._links]
+        for subject, body in [*self._gate.owed(live), *self._gate.renewals(live)]:
             self._obey(self._peer.say(body, subject))
 
     def _end(self) -> None:
@@ -178,6 +188,7 @@ class Mesh:
             self._timer.cancel()
         for link in [*self._links.values(), *self._strangers.values()]:
             link.abort("this node stops")
+        self._loopback.close()
 
     async def farewell(self) -> None:
         """Say LEFT and goodbye, and let it leave; then cancel `run`. Nothing is dialled any more."""
@@ -196,23 +207,23 @@ class Mesh:
         self._serving.add(kind, serve)
 
     def open(self, node: str, kind: int, head: bytes) -> Stream:
-        """Open a stream to a node.
+        """Open a stream to a node, or to this one itself.
 
         Raises:
             LocalProtocolError: no live link to it.
         """
-        link = self._held_by(node)
+        link = self._way_to(node)
         if link is None:
             raise LocalProtocolError(f"no link to {node}", code="not_linked")
         return link.open(kind, head)
 
     def is_linked(self, node: str) -> bool:
         """Whether a stream to a node can be opened now."""
-        return self._held_by(node) is not None
+        return self._way_to(node) is not None
 
     def linked(self) -> frozenset[str]:
-        """The ids of all nodes with a live link."""
-        return frozenset(node for node in self._by_node if self.is_linked(node))
+        """The ids of all other nodes with a live link."""
+        return frozenset(node for node in self._by_node if self._held_by(node) is not None)
 
     def measure(self, values: Mapping[str, int]) -> None:
         """Say what this node measures now: names of [a-z_], integers. The same again costs nothing.
@@ -230,6 +241,11 @@ class Mesh:
         """What nodes said they measure, by id, each with the loop's time when that was so."""
         return self._peer.gauges.all()
 
+    def _way_to(self, node: str) -> Link | Loopback | None:
+        if node == self._loopback.node:
+            return self._loopback if self._loopback.is_live else None
+        return self._held_by(node)
+
     def _held_by(self, node: str) -> Link | None:
         link = self._by_node.get(node)
         return link if link is not None and link.is_live else None
@@ -241,14 +257,7 @@ class Mesh:
     # --- dialling -------------------------------------------------------------------------------------------
 
     async def _dial(self, target: Address, url: str) -> Link | None:
-        shake = Initiator(
-            seed=self._identity.seed,
-            network=self._nk,
-            payload=self._hello(),
-            pinned=target.key,
-            ephemeral_seed=self._rng.randbytes(32),
-            nonce=self._rng.randbytes(16),
-        )
+        shake = self._greeter.to(target.key)
         try:
             link = await self._network.dial(url, lambda: self._make(shake))
         except (OSError, TimeoutError) as error:
@@ -264,14 +273,7 @@ class Mesh:
         return link
 
     def _accept(self) -> Link:
-        shake = Responder(
-            seed=self._identity.seed,
-            network=self._nk,
-            payload=self._hello(),
-            ephemeral_seed=self._rng.randbytes(32),
-            guard=self._guard,
-        )
-        link = self._make(shake)
+        link = self._make(self._greeter.answer())
         if self._is_over or self._half_open > MAX_HALF_OPEN:
             link.close("too many strangers")
         return link
@@ -286,23 +288,15 @@ class Mesh:
     def _half_open(self) -> int:
         return len(self._strangers)
 
-    def _hello(self) -> bytes:
-        return encode_hello(
-            Hello(
-                capability=CAPABILITY,
-                release=self._identity.release,
-                hub=self._listen is not None,
-                accounts=self._accounts,
-                proofs=tuple(proof.raw for proof in self._proofs()),
-                wall=self._clock.wall(),
-            )
-        )
-
     def _admit(self, number: int, key: bytes, payload: bytes) -> str | None:
         code = self._gate.admit(number, key, payload)
         if code is not None:
             log.info("link not admitted", extra={"peer": key_id(key), "reason": REFUSALS[code]})
         return code
+
+    def _is_ready(self) -> bool:
+        """Whether it would have heard of a member that another hub accepted before this one started."""
+        return self._peer.has_agreed or self._loop.time() >= self._since + SETTLE_S or not self._targets()
 
     def _door(self) -> Door:
         return Door(self._identity.key, self._standing(), self.replica, self.fabric_now(), self._anchors())

@@ -66,6 +66,7 @@ class Peer:
         self.replica = replica
         self.refused: dict[str, int] = {}  # records that did not decode, by reason; an operator should look
         self.superseded: Record | None = None  # what another run of our key says of itself: two share it
+        self.has_agreed = False  # with some hub on what there is, once: a repair came to its end
         self.gauges = GaugeBoard(author.id, is_hub=is_hub)
         self._author = author
         self._intake = Intake(replica)
@@ -189,6 +190,7 @@ class Peer:
         ]
         if not differing:
             line.mismatches = line.fruitless = 0
+            self.has_agreed = self.has_agreed or line.contact.is_hub
             return []
         line.mismatches += 1
         # One end begins, the other only when that did not help: both at once would double every repair.

@@ -15,6 +15,7 @@ from registry.charter import OWNER, may
 from registry.clock import is_expired
 from registry.ids import key_id
 from registry.kinds import Body, Certificate, Membership, Opaque, read_body
+from registry.memberships import given_roles
 from registry.record import Record
 from registry.replica import Replica
 from registry.seats import Certified, seat
@@ -54,7 +55,7 @@ def weigh(greeting: Greeting, peer: bytes, door: Door) -> Verdict:
     if door.is_revoked(key_id(membership.member)):
         return Verdict("revoked")
     claim = _claim(greeting, membership, peer, door)
-    refusal = claim.refusal or _node_refusal(greeting, claim, membership, certificate, peer, door)
+    refusal = claim.refusal or _node_refusal(greeting, claim, membership.member, certificate, peer, door)
     if refusal is not None:
         return Verdict(refusal)
     proofs = (claim.invite, greeting.membership, greeting.certificate, claim.acceptance)
@@ -63,31 +64,31 @@ def weigh(greeting: Greeting, peer: bytes, door: Door) -> Verdict:
         tuple(proof for proof in proofs if proof is not None),
         greeting,
         membership.member,
-        frozenset(certificate.roles) & (FREE_ROLES | frozenset(membership.roles)),
+        frozenset(certificate.roles) & (FREE_ROLES | claim.roles),
         greeting.membership if claim.must_accept else None,
     )
 
 
 def _claim(greeting: Greeting, membership: Membership, peer: bytes, door: Door) -> Claim:
     assert door.standing.in_force is not None
-    charter, ends = door.standing.in_force.current.charter, membership.not_after
-    if not may(charter, greeting.membership.key.owner, OWNER, provider=membership.provider):
-        claim = weigh_invited(greeting, membership, peer, door)
-        return claim if ends is None else claim._replace(until=min(claim.until, ends))
-    if ends is None:  # only an invite says how long such a one lasts
+    charter, signer = door.standing.in_force.current.charter, greeting.membership.key.owner
+    if not may(charter, signer, OWNER, provider=membership.provider):
+        return weigh_invited(greeting, membership, peer, door)
+    if membership.not_after is None:  # only an invite says how long such a one lasts
         return Claim("not_admitted")
-    return Claim(None, until=ends)
+    roles = given_roles(charter, signer, membership.roles)
+    return Claim(None, membership.not_after, roles, membership.max_nodes)
 
 
 def _node_refusal(
-    greeting: Greeting, claim: Claim, membership: Membership, certificate: Certificate, peer: bytes, door: Door
+    greeting: Greeting, claim: Claim, member: bytes, certificate: Certificate, peer: bytes, door: Door
 ) -> str | None:
-    if greeting.certificate.key.owner != membership.member or certificate.node != peer:
+    if greeting.certificate.key.owner != member or certificate.node != peer:
         return "not_certified"
     if is_expired(min(claim.until, certificate.not_after), door.now):
         return "clock_off" if door.is_skewed(greeting.hello.wall) else "expired"
     shown = Certified(greeting.certificate, certificate)
-    return None if _has_seat(shown, membership.max_nodes, door) else "too_many"
+    return None if _has_seat(shown, claim.max_nodes, door) else "too_many"
 
 
 def _newest(proof: Record, replica: Replica) -> Body | Opaque:

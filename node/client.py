@@ -1,12 +1,24 @@
-"""A small client of an OpenAI-compatible door, for the demo's traffic and checks. It tells honest ends from others."""
+"""Small clients of a door and of a control socket, for the demo. They tell honest ends from others."""
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
+import msgspec
+
+from node.control.schema import ActProgress, Failure, Held, Publish, Published, Results, View
+from registry.errors import TelaError
+from registry.record import Record, decode
+from registry.replica import Replica
 
 CALL_S = 30.0
+_TIMEOUT = aiohttp.ClientTimeout(total=CALL_S)
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +50,21 @@ class Caller:
         self._headers = {"Authorization": f"Bearer {key}"}
         self._now = now
 
+    def with_key(self, key: str) -> "Caller":
+        """One that calls the same door with another key."""
+        return Caller(self._session, self._url, key, self._now)
+
     async def get(self, path: str) -> dict[str, object]:
         """A JSON object."""
-        async with self._session.get(self._url + path, headers=self._headers) as response:
+        async with self._session.get(self._url + path, headers=self._headers, timeout=_TIMEOUT) as response:
             found: dict[str, object] = await response.json()
             return found
+
+    async def post(self, path: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
+        """The status and the JSON object of an answer; the key is not shown."""
+        async with self._session.post(self._url + path, json=body, timeout=_TIMEOUT) as response:
+            found: dict[str, object] = await response.json()
+            return response.status, found
 
     async def chat(
         self, model: str, prompt: str, *, stream: bool = False, headers: dict[str, str] | None = None
@@ -55,7 +77,7 @@ class Caller:
                 f"{self._url}/v1/chat/completions",
                 json=body,
                 headers={**self._headers, **(headers or {})},
-                timeout=aiohttp.ClientTimeout(total=CALL_S),
+                timeout=_TIMEOUT,
             ) as response:
                 read = self._read_stream if stream and response.status == 200 else self._read_whole
                 return await read(response, start)
@@ -67,7 +89,10 @@ class Caller:
         """One embedding."""
         start = self._now()
         async with self._session.post(
-            f"{self._url}/v1/embeddings", json={"model": model, "input": text}, headers=self._headers
+            f"{self._url}/v1/embeddings",
+            json={"model": model, "input": text},
+            headers=self._headers,
+            timeout=_TIMEOUT,
         ) as response:
             return await self._read_whole(response, start)
 
@@ -106,6 +131,54 @@ class Caller:
             trouble=trouble,
             is_silent=not done and not erred and broken is None,
         )
+
+
+class Control:
+    """The control socket of a node of this account.
+
+    Every method raises TelaError when nobody answers there, or with what the node says is wrong.
+
+    Args:
+        path: of the socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def view(self) -> View:
+        """What the node knows of its fabric."""
+        return await self._ask("GET", "/view", View)
+
+    async def publish(self, record: Record) -> Published:
+        """Hand a signed record in; returns what became of it."""
+        body = msgspec.json.encode(Publish(records=(b64encode(record.raw).decode(),)))
+        return (await self._ask("POST", "/records", Results, body)).results[0]
+
+    async def acts(self) -> Replica:
+        """Every act the node holds."""
+        replica = Replica()
+        for raw in (await self._ask("GET", "/records?kind=act", Held)).records:
+            replica.apply(decode(b64decode(raw)))
+        return replica
+
+    async def progress(self, act: Record) -> ActProgress:
+        """How far an act has come."""
+        return await self._ask("GET", f"/act?hash={act.order.hash.hex()}", ActProgress)
+
+    async def _ask(self, method: str, path: str, kind: type[S], body: bytes | None = None) -> S:
+        connector = aiohttp.UnixConnector(path=str(self._path))
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session,
+                session.request(method, f"http://node{path}", data=body) as response,
+            ):
+                raw = await response.read()
+            if response.status == 200:
+                return msgspec.json.decode(raw, type=kind)
+            said = msgspec.json.decode(raw, type=Failure).error
+        except (aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
+            raise TelaError(f"no answer at {self._path}: {error!r}", code="no_answer") from error
+        raise TelaError(said.message, hint=said.hint, code=said.code)
 
 
 def _message(body: bytes, status: int) -> str:

@@ -1,51 +1,57 @@
-"""A whole fabric on one machine, as real processes: an ingress that is also the hub, and workers on demo engines.
+"""A whole fabric on one machine, as real processes: ingresses that are also hubs, and workers on demo engines.
 
 For the demo, benchmarks and tests. Everything lives in one directory that its owner throws away.
 """
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import msgspec
-
 from accounting.keys import digest, key_id, mint
 from node.config import DoorConfig, EngineConfig, HubAddress, NodeConfig
-from registry.charter import Founding, admit, certify, found
+from node.demo_node import READ_LOGS, DemoNode, Tell
+from registry.charter import VERBS, Founding, admit, certify
 from registry.errors import TelaError
-from registry.kinds import Certificate, Hub, KeyGrant, Membership, audience_of, encode_body
+from registry.kinds import Certificate, Charter, Hub, KeyGrant, Membership, Operator, audience_of, encode_body
 from registry.record import Draft, Record, Sign, seal, seed_signer
 
 MODEL = "tela/demo-chat"
-READY_S = 30.0
+PROVIDER = "demo"
+READY_S = 60.0  # a machine that is busy with other things imports slowly
+SERVE_S = 60.0
 STOP_S = 15.0
+STOP_NOW_S = 5.0
 LIFE_S = 86_400.0
 HUB_ROLES = ("ingress", "relay")
-
-Event = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """The keys of a fabric that was founded here: its operator, one member, one API key, its first ingress."""
+    """The keys of a fabric that was founded here: its operators, one member, one API key, its ingresses."""
 
     founding: Founding
     operator: bytes
     operator_sign: Sign
+    stranger: bytes  # an operator too, but only of another provider's nodes
+    stranger_sign: Sign
     membership: Record
     member: bytes
     member_sign: Sign
-    ingress_seed: bytes  # of the node the charter names as hub and issuer
+    ingress_seeds: tuple[bytes, ...]  # of the nodes the charter names as hubs and issuers
     secret: str  # the API key
     key: Record  # its grant
     now: float
+
+    @property
+    def ingress_seed(self) -> bytes:
+        """The seed of the first ingress."""
+        return self.ingress_seeds[0]
 
     def node(self, seed: bytes, roles: tuple[str, ...]) -> tuple[bytes, Record]:
         """The public key of a node seed, and its certificate."""
@@ -54,65 +60,66 @@ class Authority:
         return key, certify(body, self.member, self.member_sign, seq=int(self.now * 1000))
 
 
-def found_authority(rng: Random, now: float) -> Authority:
+def found_authority(rng: Random, now: float, ingresses: int = 1) -> Authority:
     """Found a fabric: every key is made from `rng`; `now` is unix seconds."""
     operator, operator_sign = seed_signer(rng.randbytes(32))
     member, member_sign = seed_signer(rng.randbytes(32))
-    ingress_seed = rng.randbytes(32)
-    ingress, _ = seed_signer(ingress_seed)
-    hubs = (Hub(key=ingress, urls=()),)
-    founding = found("demo", "demo-operator", operator, operator_sign, hubs, issuers=(ingress,))
+    seeds = tuple(rng.randbytes(32) for _ in range(ingresses))
+    secret = mint(rng.randbytes(32))
+    stranger, stranger_sign = seed_signer(rng.randbytes(32))
     body = Membership(
         member=member,
-        provider="demo",
+        provider=PROVIDER,
         roles=("worker", *HUB_ROLES),
         not_after=now + LIFE_S,
         max_nodes=1000,
     )
-    secret = mint(rng.randbytes(32))
     grant = KeyGrant(label="demo", user="demo", digest=digest(secret))
     draft = Draft("key", key_id(digest(secret)), encode_body(grant), audience_of(grant), seq=1)
+    charter = _charter(operator, stranger, tuple(seed_signer(seed)[0] for seed in seeds))
+    founding = seal(Draft("charter", "0", encode_body(charter)), operator, operator_sign)
     return Authority(
-        founding=founding,
+        founding=Founding(founding.order.hash, founding),
         operator=operator,
         operator_sign=operator_sign,
+        stranger=stranger,
+        stranger_sign=stranger_sign,
         membership=admit(body, operator, operator_sign),
         member=member,
         member_sign=member_sign,
-        ingress_seed=ingress_seed,
+        ingress_seeds=seeds,
         secret=secret,
         key=seal(draft, operator, operator_sign),
         now=now,
     )
 
 
-@dataclass(slots=True)
-class DemoNode:
-    """One node's process. Changed by the fabric that started it."""
-
-    name: str
-    process: asyncio.subprocess.Process
-    engine_pid: int | None = None
-    engine_state: str = ""
-    engine_run: int = 0
-    ready: Event | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def pid(self) -> int:
-        """The process id of the node."""
-        return self.process.pid
+def _charter(operator: bytes, stranger: bytes, ingresses: tuple[bytes, ...]) -> Charter:
+    return Charter(
+        name="demo",
+        operators=(
+            Operator(key=operator, name="demo-operator", verbs=VERBS),
+            Operator(key=stranger, name="other-operator", verbs=("fleet",), scope="provider:other"),
+        ),
+        hubs=tuple(Hub(key=key, urls=()) for key in ingresses),
+        issuers=ingresses,
+    )
 
 
 class DemoFabric:
     """Starts, watches and stops the processes. Mutable; lives inside `running`.
+
+    Attributes:
+        ingresses: the nodes with a door, the first first.
+        workers: the nodes with an engine.
 
     Args:
         directory: where states, specifications and logs go.
         workers: how many workers, each with one engine.
         rng: keys come from it.
         now: unix seconds.
-        http: host:port of the door.
+        ingresses: how many ingresses, each a hub too.
+        http: host:port of the first door; the others take free ports.
         engine: each worker's engine: a command with `{port}` in it, or the URL of one that runs already.
         model: what the engines serve.
         tell: called with every event a node narrates, and its name.
@@ -125,16 +132,16 @@ class DemoFabric:
         workers: int,
         rng: Random,
         now: float,
+        ingresses: int = 1,
         http: str = "127.0.0.1:0",
         engine: str | None = None,
         model: str = MODEL,
         deadline_s: float = 600.0,
-        tell: Callable[[str, Event], None] = lambda _name, _event: None,
+        tell: Tell = lambda _name, _event: None,
     ) -> None:
-        self.authority = found_authority(rng, now)
+        self.authority = found_authority(rng, now, ingresses)
         self.model = model
-        self.url = ""
-        self.ingress: DemoNode | None = None
+        self.ingresses: list[DemoNode] = []
         self.workers: list[DemoNode] = []
         self._directory = directory
         self._count = workers
@@ -143,36 +150,63 @@ class DemoFabric:
         self._engine = engine or demo_engine_command(model)
         self._deadline_s = deadline_s
         self._tell = tell
-        self._hub: HubAddress | None = None
+        self._changed = asyncio.Event()
+        self._hubs: tuple[HubAddress, ...] = ()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator["DemoFabric", None]:
-        """Start every process and stop them all at the end.
+        """Start every process and stop them all at the end: at once when it came early.
 
         Raises:
-            TelaError: when a node did not start; names it and its log.
+            TelaError: when a node did not start; names it and its last words.
         """
-        async with asyncio.TaskGroup() as tasks:
-            try:
-                await self._start(tasks)
-                yield self
-            finally:
-                await self._stop()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                is_done = False
+                try:
+                    await self._start(tasks)
+                    yield self
+                    is_done = True
+                finally:
+                    await self._stop(now=not is_done)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+
+    @property
+    def ingress(self) -> DemoNode:
+        """The first ingress."""
+        return self.ingresses[0]
+
+    @property
+    def url(self) -> str:
+        """The first door."""
+        return self.ingress.url
 
     @property
     def ledger(self) -> Path:
-        """The ingress's usage database."""
-        return self._directory / "ingress" / "ledger" / "usage.db"
+        """The first ingress's usage database."""
+        return self.ingress.ledger
 
-    async def serving(self, count: int, within_s: float = READY_S) -> None:
+    async def serving(self, count: int, within_s: float = SERVE_S) -> None:
         """Wait until `count` engines say SERVING.
 
         Raises:
-            TimeoutError: when they did not.
+            TelaError: they did not, or so many workers are gone that they cannot; says how far they had come.
         """
-        async with asyncio.timeout(within_s):
-            while sum(node.engine_state == "SERVING" for node in self.workers) < count:
-                await self._any_change()
+        try:
+            async with asyncio.timeout(within_s):
+                while sum(node.engine_state == "SERVING" for node in self.workers) < count:
+                    gone = [node for node in self.workers if node.is_gone]
+                    if len(self.workers) - len(gone) < count:
+                        raise gone[-1].failed("ended")
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            late = [f"{node.name} {node.engine_said}" for node in self.workers if node.engine_state != "SERVING"]
+            text = f"not {count} engines served within {within_s:.0f} s: {', '.join(late)}"
+            raise TelaError(text, hint=READ_LOGS, code="not_serving") from None
 
     def kill_engine(self, at: int, how: signal.Signals = signal.SIGKILL) -> int:
         """Kill a worker's engine; returns its process id."""
@@ -183,23 +217,21 @@ class DemoFabric:
         return pid
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
-        door = DoorConfig(address=self._http)
-        ingress = self._config("ingress", HUB_ROLES, self.authority.ingress_seed, listen="127.0.0.1:0", door=door)
-        self.ingress = await self._spawn(tasks, "ingress", ingress)
-        await self._until_ready(self.ingress)
-        assert self.ingress.ready is not None
-        self.url = str(self.ingress.ready["http"])
-        links = self.ingress.ready["links"]
-        assert isinstance(links, list)
-        self._hub = HubAddress(key=seed_signer(ingress.seed)[0], urls=tuple(links))
+        for at, seed in enumerate(self.authority.ingress_seeds):
+            door = DoorConfig(address="127.0.0.1:0" if at else self._http)
+            name = f"ingress-{at + 1}" if at else "ingress"
+            ingress = self._config(name, HUB_ROLES, seed, listen="127.0.0.1:0", door=door)
+            self.ingresses.append(node := await self._spawn(tasks, ingress))
+            await node.until_ready(READY_S)
+            self._hubs += (HubAddress(key=seed_signer(seed)[0], urls=node.links),)
         for at in range(self._count):
             is_url = self._engine.startswith("http://")
             command, url = (None, self._engine) if is_url else (self._engine, None)
             engine = EngineConfig(command=command, url=url, model=self.model, engine="demo")
             worker = self._config(f"worker-{at + 1}", ("worker",), self._rng.randbytes(32), engines=(engine,))
-            self.workers.append(await self._spawn(tasks, f"worker-{at + 1}", worker))
+            self.workers.append(await self._spawn(tasks, worker))
         for node in self.workers:
-            await self._until_ready(node)
+            await node.until_ready(READY_S)
 
     def _config(self, name: str, roles: tuple[str, ...], seed: bytes, **more: object) -> NodeConfig:
         _, certificate = self.authority.node(seed, roles)
@@ -212,7 +244,7 @@ class DemoFabric:
             "membership": self.authority.membership.raw,
             "certificate": certificate.raw,
             "roles": roles,
-            "hubs": (self._hub,) if self._hub else (),
+            "hubs": self._hubs,
             "records": (self.authority.key.raw,) if "door" in more else (),
             "control": str(self._directory / f"{name}.sock"),
             "request_deadline_s": self._deadline_s,
@@ -221,77 +253,27 @@ class DemoFabric:
         }
         return NodeConfig(**fields)  # type: ignore[arg-type]
 
-    async def _spawn(self, tasks: asyncio.TaskGroup, name: str, config: NodeConfig) -> DemoNode:
-        spec = self._directory / f"{name}.json"
-        spec.touch(mode=0o600)
-        spec.write_bytes(msgspec.json.encode(config))
-        with (self._directory / f"{name}.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-m", "console", "run-node", str(spec),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-        node = DemoNode(name, process)
-        tasks.create_task(self._listen(node))
+    async def _spawn(self, tasks: asyncio.TaskGroup, config: NodeConfig) -> DemoNode:
+        node = await DemoNode.spawn(config, self._directory, self._changed, self._tell)
+        tasks.create_task(node.listen())
         return node
 
-    async def _listen(self, node: DemoNode) -> None:
-        assert node.process.stdout is not None
-        async for line in node.process.stdout:
-            try:
-                event: Event = json.loads(line)
-            except ValueError:
-                continue
-            if event.get("event") == "ready":
-                node.ready = event
-            elif event.get("event") == "engine":
-                pid, run = event.get("pid"), event.get("run")
-                node.engine_pid = pid if isinstance(pid, int) else None
-                node.engine_run = run if isinstance(run, int) else 0
-                node.engine_state = str(event.get("state"))
-            node.changed.set()
-            self._tell(node.name, event)
-        node.changed.set()
-
-    async def _until_ready(self, node: DemoNode) -> None:
-        async with asyncio.timeout(READY_S):
-            while node.ready is None:
-                if node.process.stdout is not None and node.process.stdout.at_eof():
-                    what, hint = self._last_words(node)
-                    raise TelaError(f"{node.name} did not start: {what}", hint=hint, code="not_started")
-                await node.changed.wait()
-                node.changed.clear()
-
-    def _last_words(self, node: DemoNode) -> tuple[str, str]:
-        """What a node that is gone said last: the matter and what to do about it."""
-        lines = (self._directory / f"{node.name}.log").read_text(errors="replace").strip().splitlines()
-        said = [at for at, line in enumerate(lines) if line.startswith("tela: ")]
-        if not said:
-            return (lines[-1] if lines else "it said nothing"), ""
-        hint = lines[said[-1] + 1].strip() if said[-1] + 1 < len(lines) else ""
-        return lines[said[-1]].removeprefix("tela: "), hint
-
-    async def _any_change(self) -> None:
-        waits = [asyncio.ensure_future(node.changed.wait()) for node in self.workers]
+    async def _stop(self, *, now: bool) -> None:
+        """End every node. Cancelled, or when they take too long, it kills what is left."""
+        nodes = [*self.workers, *self.ingresses]
+        for node in nodes:
+            node.end(now=now)
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(STOP_NOW_S if now else STOP_S):
+                for node in nodes:
+                    await node.ended()
+        except TimeoutError:
+            pass
         finally:
-            for wait in waits:
-                wait.cancel()
-        for node in self.workers:
-            node.changed.clear()
-
-    async def _stop(self) -> None:
-        nodes = [*self.workers, *([self.ingress] if self.ingress else [])]
-        for node in nodes:
-            if node.process.stdin is not None:
-                node.process.stdin.close()
-        for node in nodes:
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await node.process.wait()
-            except TimeoutError:
-                node.process.kill()
+            for node in nodes:
+                node.kill()
+            for node in nodes:
+                await node.ended()
 
 
 def demo_engine_command(model: str, *flags: str) -> str:

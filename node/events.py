@@ -129,8 +129,17 @@ def _acts(before: Snapshot, after: Snapshot, at: float) -> Iterator[Event]:
     for record, why in after.standing.refused:
         if record.key.kind == "act" and record.order.hash not in refused:
             body = read_body(record)
-            if isinstance(body, Act):
+            if isinstance(body, Act) and _is_worth_saying(record, body, after):
                 yield _act("act.refused", record, body, why, after, at)
+
+
+def _is_worth_saying(record: Record, act: Act, after: Snapshot) -> bool:
+    """Whether a refused act is an event: an operator's, or the member's whose node it is. Anybody may write others."""
+    in_force = after.standing.in_force
+    if in_force is not None and any(each.key == record.key.owner for each in in_force.current.charter.operators):
+        return True
+    row = _row_of(after, act.target)
+    return row is not None and row.node.member == record.key.owner
 
 
 def _act(kind: str, record: Record, act: Act, why: str, view: Snapshot, at: float) -> Event:

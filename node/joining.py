@@ -21,6 +21,7 @@ from registry.views import Views
 
 KNOCK_S = 10.0
 LOOK_S = 0.05
+NOT_READY = "not_ready"  # a hub that will answer in a moment
 
 
 class Knock(NamedTuple):
@@ -83,9 +84,8 @@ async def _until_answered(mine: Credentials, replica: Replica, mesh: Mesh, clock
         offset = mesh.fabric_now() - clock.wall()
         if (record := _acceptance(mine, replica)) is not None:
             return Knock(record, None, offset)
-        if mesh.refused and not mesh.linked():
-            return Knock(None, next(iter(mesh.refused.values())).code, offset)
-        return None
+        final = [refused.code for refused in mesh.refused.values() if refused.code != NOT_READY]
+        return Knock(None, final[0], offset) if final and not mesh.linked() else None
 
     try:
         async with asyncio.timeout(within_s):
@@ -93,7 +93,8 @@ async def _until_answered(mine: Credentials, replica: Replica, mesh: Mesh, clock
                 await asyncio.sleep(LOOK_S)
             return answer
     except TimeoutError:
-        return Knock(None, None, 0.0)
+        is_waiting = any(refused.code == NOT_READY for refused in mesh.refused.values())
+        return Knock(None, NOT_READY if is_waiting else None, 0.0)
 
 
 def _acceptance(mine: Credentials, replica: Replica) -> Record | None:

@@ -97,6 +97,10 @@ class Journal:
         is_large = self._size_b > COMPACT_B and self._count > COMPACT_RATIO * max(held, 1)
         return self._is_behind or is_large
 
+    def renounce(self) -> None:
+        """What the file holds must not stay there: `is_due` asks for another until one is written."""
+        self._is_behind = True
+
     def compact(self, records: Iterable[Record]) -> bool:
         """Write a new file with these records only; False when that failed, and the old one is as it was."""
         return self._rewrite([record.raw for record in records])

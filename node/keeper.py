@@ -12,9 +12,10 @@ from typing import NamedTuple
 from node.eventlog import EventLog
 from node.events import outcomes, transitions
 from node.journal import Journal, Trouble
+from registry.errors import RecordRefused
 from registry.ids import key_id
 from registry.lifecycle import Rank
-from registry.record import Key, Record
+from registry.record import Audience, Key, Record
 from registry.replica import Replica
 from registry.views import Snapshot
 
@@ -54,11 +55,20 @@ class Keeper:
         self._lock = threading.Lock()  # of the files
         self._tell(trouble)
 
-    def load(self, owner: bytes) -> Before:
-        """Take what the journal holds into the replica; `owner` is this node's key."""
-        for record in self._found:
-            self._replica.apply(record)
+    def load(self, owner: bytes, *, accounts: bool = False) -> Before:
+        """Take what the journal holds into the replica.
+
+        What this release refuses is left out, since it came from others and a node must start all the same; so are
+        names and keys on a node that holds the accounts shelf no more. Neither stays on the disk.
+
+        Args:
+            owner: this node's key.
+            accounts: whether it holds the accounts shelf.
+        """
+        unwanted = sum(not self._takes(record, accounts=accounts) for record in self._found)
         self._found = []
+        if unwanted:
+            self._journal.compact([entry.record for entry in self._replica])
         self._kept = {entry.record.key: entry.record.order.hash for entry in self._replica}
         own = [entry.record for entry in self._replica if entry.record.key.owner == owner]
         node = next((record for record in own if record.key.kind == "node"), None)
@@ -69,6 +79,15 @@ class Keeper:
         prev = "left" if node.order.rank == Rank.LEFT else "lost"
         ghosts = tuple(record for record in engines if record.order.rank != Rank.LEFT)
         return Before(prev, ghosts, runs | {"node": node.order.run})
+
+    def _takes(self, record: Record, *, accounts: bool) -> bool:
+        if record.key.audience is Audience.ACCOUNTS and not accounts:
+            return False
+        try:
+            self._replica.apply(record)
+        except RecordRefused:
+            return False
+        return True
 
     async def look(self, view: Snapshot) -> None:
         """Write down what changed since the last look."""

@@ -13,6 +13,7 @@ from gossip.mesh import Mesh
 from node.events import evicted_by
 from registry.acts import subject
 from registry.author import Author
+from registry.clock import LEEWAY_S
 from registry.errors import TelaError
 from registry.kinds import Act, Outcome
 from registry.record import Record
@@ -56,6 +57,19 @@ def due(standing: Standing, node: str, handled: set[bytes], *, is_hub: bool) -> 
     ]
 
 
+def is_past(act: Act, run: int, started: float) -> bool:
+    """Whether this run began after an order to begin anew, which is carried out then. Pure.
+
+    Args:
+        act: the order.
+        run: of this node.
+        started: when that began, unix seconds.
+    """
+    if act.verb != "restart":
+        return False
+    return act.run < run if act.run else act.at < started - LEEWAY_S
+
+
 def answered(replica: Replica, owner: bytes) -> set[bytes]:
     """The hashes of the acts to which a key has said an outcome."""
     return {
@@ -73,6 +87,7 @@ class Orders:
         mesh: carries them.
         is_hub: whether it turns others away.
         fleet: this node's engines; None on one without.
+        started: when this run began, unix seconds.
         fabric: unix seconds, fabric time.
         say: narration.
     """
@@ -84,6 +99,7 @@ class Orders:
         mesh: Mesh,
         is_hub: bool,
         fleet: Fleet | None,
+        started: float,
         fabric: Callable[[], float],
         say: Callable[[dict[str, object]], None],
     ) -> None:
@@ -91,6 +107,7 @@ class Orders:
         self._mesh = mesh
         self._is_hub = is_hub
         self._fleet = fleet
+        self._started = started
         self._fabric = fabric
         self._say = say
         self._handled: set[bytes] = set()
@@ -103,6 +120,9 @@ class Orders:
         self._handled |= answered(self._mesh.replica, self._author.key)
         for todo in due(standing, self._author.id, self._handled, is_hub=self._is_hub):
             self._handled.add(todo.record.order.hash)
+            if is_past(todo.act, self._author.run, self._started):
+                self._answer(todo, "done", f"this run began after it: {self._author.run}")
+                continue
             self._say({"event": "act", "verb": todo.act.verb, "target": todo.act.target, "reason": todo.act.reason})
             self._take_up(todo, tasks)
 

@@ -33,7 +33,7 @@ from node.statedir import keep_to, next_run_of
 from node.tunnel import REQUEST
 from registry.author import Author
 from registry.clock import Clock
-from registry.errors import TelaError
+from registry.errors import RecordRefused, TelaError
 from registry.kinds import ACCOUNTS_ROLES, HUB_ROLES, Node, read_body
 from registry.record import Record, seed_signer
 from registry.replica import Replica
@@ -43,10 +43,11 @@ log = logging.getLogger(f"tela.{__name__}")
 
 VERSION = "0.1.0"
 MEASURE_S = 1.0
+LOOK_AT_CLOCK_S = 60.0  # a clock may be set while a node runs
 REMEMBER_S = 10.0  # until what is news to a node that just started has come
 CLOCK_REFUSE_S = 600.0
 LOOK_S = 0.05  # changes that come together are looked at together
-CERTIFY_EACH_S = 86_400.0
+REMEMBER_EACH_S = 86_400.0
 
 
 class NodeProcess:
@@ -70,13 +71,14 @@ class NodeProcess:
         keep_to(self.state, self.proofs.fabric_id)
         self.replica = Replica()
         for record in self.proofs.first():
-            self.replica.apply(record)
+            with contextlib.suppress(RecordRefused):  # of an older release; what is missing is said by the hubs
+                self.replica.apply(record)
         key, sign = seed_signer(config.seed)
         self.keeper = Keeper(self.state, self.replica, now=clock.now, wall=clock.wall, say=say)
-        self.before = self.keeper.load(key)
+        self.accounts = not ACCOUNTS_ROLES.isdisjoint(config.roles)
+        self.before = self.keeper.load(key, accounts=self.accounts)
         self.author = Author(key, sign, self._next_run("node"))
         self.views = Views(self.replica, self.proofs.fabric_id)
-        self.accounts = not ACCOUNTS_ROLES.isdisjoint(config.roles)
         is_hub = config.listen is not None
         self.mesh = Mesh(
             identity=Identity(seed=config.seed, key=key, fabric_id=self.proofs.fabric_id, release=VERSION),
@@ -268,6 +270,7 @@ class NodeProcess:
             mesh=self.mesh,
             is_hub=is_hub,
             fleet=self.engines,
+            started=self.started,
             fabric=self.mesh.fabric_now,
             say=self.say,
         )
@@ -303,9 +306,13 @@ class NodeProcess:
         self.stop()
 
     async def _certify(self) -> None:
-        while (record := self.proofs.certify_again()) is not None:
-            self._publish(record)
-            await asyncio.sleep(CERTIFY_EACH_S)
+        while True:
+            if self.proofs.is_due():
+                record = self.proofs.certify_again()
+                if record is None:
+                    return
+                self._publish(record)
+            await asyncio.sleep(LOOK_AT_CLOCK_S)
 
     async def _remember(self) -> None:
         """Let this account begin with what was learnt since: newer charters, hubs, the acceptance."""
@@ -319,7 +326,7 @@ class NodeProcess:
                     await asyncio.to_thread(remembering.save, directory, learnt)
                 except TelaError as error:
                     log.warning("nothing remembered", extra={"why": error.message})
-            await asyncio.sleep(CERTIFY_EACH_S)
+            await asyncio.sleep(REMEMBER_EACH_S)
 
     def _publish(self, record: Record) -> None:
         self.mesh.tell(lambda peer: peer.publish(record))

@@ -4,13 +4,14 @@ import msgspec
 
 from node.config import NodeConfig
 from registry.charter import certify
-from registry.clock import Clock
+from registry.clock import LEEWAY_S, Clock
 from registry.errors import TelaError
 from registry.kinds import Certificate, Charter, read_body
 from registry.record import Record, decode, seed_signer
 from registry.replica import Replica
 
-CERTIFIED_S = 7 * 86_400.0  # a node that is gone frees its place in its membership after so long at the latest
+DAY_S = 86_400.0
+CERTIFIED_S = 7 * DAY_S  # a node that is gone frees its place in its membership after so long at the latest
 
 
 class Proofs:
@@ -54,6 +55,12 @@ class Proofs:
             ]
             proofs += sorted(accepted, key=lambda record: record.order)[-1:]
         return tuple(proofs)
+
+    def is_due(self) -> bool:
+        """Whether the certificate should be signed again: a day of it is gone, or the clock was set since."""
+        body = read_body(self.certificate)
+        left_s = body.not_after - self._clock.wall() if isinstance(body, Certificate) else 0.0
+        return not CERTIFIED_S - DAY_S < left_s <= CERTIFIED_S + LEEWAY_S
 
     def certify_again(self) -> Record | None:
         """A certificate that lasts longer; None without the member's key."""

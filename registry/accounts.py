@@ -4,11 +4,12 @@ A key is an operator's grant; an issuer adds only with which secret it was claim
 """
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import NamedTuple
 
 from registry.charter import may
 from registry.clock import is_expired
-from registry.ids import key_id
+from registry.ids import is_account_of, key_id
 from registry.kinds import Charter, KeyGrant, Minted, Revocation
 from registry.record import Record
 from registry.replica import Replica
@@ -41,8 +42,9 @@ Refused = list[tuple[Record, str]]
 def key_rows(replica: Replica, standing: Standing) -> tuple[dict[str, KeyRow], Refused]:
     """Every key that counts, by id, and the records on this shelf that do not.
 
-    Of two grants with one id, and of two keys with one secret, the one of the operator whom the charter names first
-    counts: nobody gets hold of, or in the way of, what another granted by copying its id or its digest.
+    Of two grants with one id the whole fabric's operator's counts, then that of the operator who made the id. Of two
+    keys with one secret the one that was claimed, for an issuer said when; then the whole fabric's operator's. What is
+    left is two operators of projects who wrote the same: a hash decides that neither of them can choose.
     """
     if standing.in_force is None:
         return {}, []
@@ -74,9 +76,6 @@ class _Reading:
     def __init__(self, replica: Replica, standing: Standing, charter: Charter) -> None:
         self._replica = replica
         self._charter = charter
-        self._places: dict[bytes, int] = {}  # of operators in the charter
-        for operator in charter.operators:
-            self._places.setdefault(operator.key, len(self._places))
         self._may_issue = _issuer(standing)
         self._rows: dict[str, KeyRow] = {}
         self._refused: Refused = []
@@ -102,9 +101,12 @@ class _Reading:
                 continue
             row, held = _granted(record, body), self._rows.get(record.key.id)
             if held is not None:
-                row, other = (row, held) if self._places[row.by] < self._places[held.by] else (held, row)
+                row, other = sorted((row, held), key=self._turn_of_id)
                 self._refused.append((other.record, "another operator's key has this id"))
             self._rows[record.key.id] = row
+
+    def _turn_of_id(self, row: KeyRow) -> tuple[bool, bool, bytes]:
+        return not self._may(row.by, ""), not is_account_of(row.id, row.by), _lot(row.id.encode(), row.by)
 
     def _claim(self) -> None:
         first: dict[str, tuple[float, bytes, bytes, Record]] = {}
@@ -132,10 +134,14 @@ class _Reading:
 
     def _refuse_copies(self) -> None:
         seen: dict[bytes, str] = {}
-        for row in sorted(self._rows.values(), key=lambda row: (self._places[row.by], row.id)):
+        for row in sorted(self._rows.values(), key=self._turn_of_secret):
             if row.digest and seen.setdefault(row.digest, row.id) != row.id:
                 del self._rows[row.id]
                 self._refused.append((row.record, "another key has this secret"))
+
+    def _turn_of_secret(self, row: KeyRow) -> tuple[float, bool, bytes, str]:
+        claimed_at = float("inf") if row.claimed_at is None else row.claimed_at
+        return claimed_at, not self._may(row.by, ""), _lot(row.digest, row.by), row.id
 
     def _revoke(self) -> None:
         for record, body in self._replica.of_kind("revocation"):
@@ -146,6 +152,11 @@ class _Reading:
                 self._rows[record.key.id] = row._replace(revoked=True)
             else:
                 self._refused.append((record, "its signer may not revoke this key"))
+
+
+def _lot(of: bytes, operator: bytes) -> bytes:
+    """What is drawn for an operator: fixed by a key that was there before what it is drawn for."""
+    return blake2b(of + operator, digest_size=32, person=b"tela-lot").digest()
 
 
 def _granted(record: Record, body: KeyGrant) -> KeyRow:

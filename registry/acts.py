@@ -12,6 +12,8 @@ from registry.record import Draft, Record, Sign, seal
 from registry.replica import Entry, Replica
 
 RESTRICTIVE = frozenset({"drain", "evict", "revoke"})  # of two acts with one number, these stand
+# Numbers above are as good as this one, or whoever takes the greatest there is would have the last word for ever.
+MAX_NUMBER = 2**53
 
 _CARRIED_OUT: dict[str, Literal["target", "hubs"]] = {
     "drain": "target",
@@ -40,9 +42,15 @@ def needs(verb: str) -> Literal["target", "hubs", "nobody"]:
     return _CARRIED_OUT.get(verb, "nobody")
 
 
-def standing_order(ordered: Ordered) -> tuple[int, bool, bytes]:
-    """What is compared between acts of several signers on one subject: the greatest stands, everywhere alike."""
-    return ordered.record.order.seq, ordered.act.verb in RESTRICTIVE, ordered.record.order.hash
+def standing_order(ordered: Ordered, authority: int) -> tuple[int, int, bool, bytes]:
+    """What is compared between acts of several signers on one subject: the greatest stands, everywhere alike.
+
+    Args:
+        ordered: the act.
+        authority: its signer's on this subject: the greater one has the last word on a number.
+    """
+    number, is_strict = min(ordered.record.order.seq, MAX_NUMBER), ordered.act.verb in RESTRICTIVE
+    return number, authority, is_strict, ordered.record.order.hash
 
 
 def acts_of(held: Iterable[Entry]) -> list[Ordered]:
@@ -52,11 +60,12 @@ def acts_of(held: Iterable[Entry]) -> list[Ordered]:
 
 
 def next_seq(held: Iterable[Entry], name: str) -> int:
-    """The number of the next act on a subject: above every signer's.
+    """The number of the next act on a subject: above every signer's, up to the greatest that matters.
 
-    Leave out acts that count nowhere, but for the signer's own: anybody may write the greatest number there is.
+    Leave out acts that count nowhere, but for the signer's own: anybody may write any number.
     """
-    return 1 + max((each.record.order.seq for each in acts_of(held) if each.record.key.id == name), default=0)
+    highest = max((each.record.order.seq for each in acts_of(held) if each.record.key.id == name), default=0)
+    return min(highest + 1, MAX_NUMBER)
 
 
 def previous(held: Iterable[Entry], owner: bytes) -> bytes:
@@ -90,12 +99,14 @@ def write_act(
         reason: shown to everybody.
 
     Raises:
-        TelaError: when no greater number is left.
+        TelaError: when the signer has no greater number left.
     """
     acts = [Entry(record, act) for record, act in acts_of(held)]
     body = Act(verb=verb, target=target, run=run, reason=reason, prev=previous(acts, owner), at=at)
     name = subject(verb, target)
-    return seal(Draft("act", name, encode_body(body), seq=next_seq(acts, name)), owner, sign)
+    own = [each.record.order.seq for each in acts if each.record.key.id == name and each.record.key.owner == owner]
+    seq = max(next_seq(acts, name), 1 + max(own, default=0))  # a register takes nothing that is not above what it holds
+    return seal(Draft("act", name, encode_body(body), seq=seq), owner, sign)
 
 
 def outcome_of(replica: Replica, act: Record) -> list[tuple[str, Outcome]]:

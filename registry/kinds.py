@@ -23,7 +23,8 @@ Url = Annotated[str, msgspec.Meta(pattern=r"^wss?://[A-Za-z0-9\[\]._:/-]{1,200}\
 HttpUrl = Annotated[str, msgspec.Meta(pattern=r"^(https?://[A-Za-z0-9\[\]._:/-]{1,200})?\Z")]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 MaybeHash = Annotated[bytes, msgspec.Meta(max_length=32)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what every reader of JSON can hold
+ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Role = Annotated[str, msgspec.Meta(pattern=r"^[a-z]{1,16}\Z")]
 Few = msgspec.Meta(max_length=16)
@@ -116,7 +117,9 @@ class GpuGroup(_Part, frozen=True, kw_only=True):
     name: Text
     count: Annotated[int, msgspec.Meta(ge=1, le=1_024)]
     memory_b: Count
-    nvlink: tuple[int, ...] = ()  # sizes of the groups joined by NVLink; empty: none, or not known
+    nvlink: Annotated[
+        tuple[Count, ...], msgspec.Meta(max_length=1_024)
+    ] = ()  # sizes of the groups joined by NVLink; empty: none, or not known
 
 
 class Platform(_Part, frozen=True, kw_only=True):
@@ -133,7 +136,7 @@ class Node(Body, frozen=True, kw_only=True):
     """One run of the agent on one host and slot. Its provider is in the membership, never here."""
 
     host: Name
-    slot: int = 0
+    slot: Count = 0
     member: PublicKey  # whose node it is; a certificate by anybody else says nothing about it
     roles: Annotated[tuple[Role, ...], Few]
     urls: Annotated[tuple[Url, ...], Few] = ()  # where it accepts links; empty for a leaf
@@ -143,7 +146,7 @@ class Node(Body, frozen=True, kw_only=True):
     platform: Platform | None = None  # None: an ordinary host
     gpus: Annotated[tuple[GpuGroup, ...], Few] = ()
     memory_b: Count = 0  # of the host, or of its job's share; 0: not known
-    capability: int = 1
+    capability: Count = 1
     release: Text = ""
     started: Seconds = 0.0  # unix seconds on its own clock, for display
     prev: Text = ""  # how its last run ended, as far as it knows
@@ -154,22 +157,22 @@ class Offer(_Part, frozen=True, kw_only=True):
 
     id: Name
     families: Annotated[tuple[Role, ...], Few] = ("chat", "completions")
-    context_tokens: int | None = None  # None: the engine does not say
-    created: int = 0
+    context_tokens: Count | None = None  # None: the engine does not say
+    created: Count = 0
 
 
 class Cause(_Part, frozen=True, kw_only=True):
     """Why a replica is down. Never text from a log: that is asked for, not gossiped."""
 
     reason: Name  # exited, killed, unhealthy, stopped, or a class such as out-of-memory
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: ExitCode | None = None
+    signal: Count | None = None
 
 
 class Replica(Body, frozen=True, kw_only=True):
     """One run of an engine on a node."""
 
-    node_run: int  # the run of the node that started it: an older one is a ghost
+    node_run: Count  # the run of the node that started it: an older one is a ghost
     engine: Name
     models: Annotated[tuple[Offer, ...], Few]
     phase: Text = ""

@@ -49,10 +49,18 @@ class Mandate:
         """What the acts of some aspects are about."""
         return frozenset(target for aspect in aspects for target in self._targets[aspect])
 
-    def is_revoked(self, target: str, provider: str) -> bool:
-        """Whether an owner for this provider took an invite or a member back."""
-        acts = self._targets["revoke"].get(target, ())
-        return any(may(self._charter, act.record.key.owner, OWNER, provider=provider) for act in acts)
+    def revoked_at(self, target: str, provider: str) -> float | None:
+        """When an owner for this provider took an invite or a member back, unix seconds; None: nobody did.
+
+        Of several the whole fabric's owner says when, and of those the earliest: a provider's owner may take back
+        too, but not change since when.
+        """
+        counting = [
+            (-self._authority(each, (provider,)), each.act.at)
+            for each in self._targets["revoke"].get(target, ())
+            if may(self._charter, each.record.key.owner, OWNER, provider=provider)
+        ]
+        return min(counting)[1] if counting else None
 
     def eviction(self, node: str, provider: str) -> Eviction | None:
         """What keeps a node of this provider out; None when it may stay. No provider: only the whole fabric's word."""
@@ -62,7 +70,7 @@ class Mandate:
         counting = [each for each in acts if may(self._charter, each.record.key.owner, FLEET, provider=provider)]
         if not counting:
             return None
-        record, act = max(counting, key=standing_order)
+        record, act = max(counting, key=lambda each: self._order(each, (provider,)))
         return Eviction(record, act.at) if act.verb == "evict" else None
 
     def in_force(self, whose: Mapping[str, Whose]) -> tuple[dict[str, Ordered], list[tuple[Record, str]]]:
@@ -83,12 +91,23 @@ class Mandate:
                 else:
                     refused.append((each.record, why))
             if counting:
-                standing[subject] = max(counting, key=standing_order)
+                providers = owned.providers or ("",)
+                standing[subject] = max(counting, key=lambda each: self._order(each, providers))
         return standing, refused
 
+    def _order(self, each: Ordered, providers: Iterable[str]) -> tuple[int, int, bool, bytes]:
+        """Which of the acts that count on one subject stands: the greatest."""
+        return standing_order(each, self._authority(each, providers))
+
+    def _authority(self, each: Ordered, providers: Iterable[str]) -> int:
+        """Of an act that counts: 2 when the whole fabric's operator signed it, 1 when a provider's, 0 when a member."""
+        signer, needed = each.record.key.owner, _needed(each)
+        if may(self._charter, signer, needed):
+            return 2
+        return int(all(may(self._charter, signer, needed, provider=provider) for provider in providers))
+
     def _objection(self, each: Ordered, whose: Whose) -> str | None:
-        signer, verb = each.record.key.owner, each.act.verb
-        needed = OWNER if verb == "revoke" else FLEET
+        signer, verb, needed = each.record.key.owner, each.act.verb, _needed(each)
         # What belongs to two providers is for the whole fabric's operators: neither may act on what is the other's.
         if all(may(self._charter, signer, needed, provider=provider) for provider in whose.providers or ("",)):
             return None
@@ -97,3 +116,7 @@ class Mandate:
         if any(operator.key == signer for operator in self._charter.operators):
             return f"its signer may not {verb} here"
         return "its signer is no operator, and the node is not theirs"
+
+
+def _needed(each: Ordered) -> str:
+    return OWNER if each.act.verb == "revoke" else FLEET

@@ -4,6 +4,7 @@ What is said here follows from the record, its invite and the charter alone. Whe
 whom, is `registry.admission`.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from registry.charter import OWNER, may
@@ -14,6 +15,9 @@ from registry.record import Record
 from registry.replica import Replica
 
 DAY_S = 86_400.0
+# All that an owner for one provider can give. Any other role reaches beyond that provider: whoever is a hub lets
+# people in, and an ingress holds everybody's keys.
+LEAF_ROLES = frozenset({"worker", "observer"})
 
 _FOR_EVER = float("inf")
 
@@ -37,22 +41,29 @@ class Offer(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A membership, and the invite it was made of (None: an owner signed it)."""
+    """A membership as far as it may count, and the invite it was made of (None: an owner signed it).
+
+    Whoever has a token can sign again what was made of it. So an invite's own terms are what its member has, and the
+    membership says only whose it is; a person narrows a node by its certificate.
+    """
 
     record: Record
-    body: Membership
+    member: bytes
+    provider: str
+    roles: frozenset[str]
+    max_nodes: int
+    not_after: float  # unix seconds, fabric time; infinite: as long as its acceptance lasts
     offer: Offer | None
-    is_revoked: bool
+    revoked_at: float | None = None  # unix seconds, fabric time; None: it was not
 
     def admission(self, renewed: float) -> Admission:
         """What it allows, last renewed then (unix seconds; of no matter where an owner signed it)."""
-        body, offer = self.body, self.offer
-        until = _FOR_EVER if body.not_after is None else body.not_after
-        if offer is None:
-            return Admission(body.provider, frozenset(body.roles), until, body.max_nodes, "", self.record.key.owner)
-        until = min(until, renewed + offer.invite.days * DAY_S)
-        invite, by = offer.record.key.id, offer.record.key.owner
-        return Admission(body.provider, frozenset(body.roles), until, body.max_nodes, invite, by)
+        if self.offer is None:
+            by = self.record.key.owner
+            return Admission(self.provider, self.roles, self.not_after, self.max_nodes, "", by)
+        invite, by = self.offer.record.key.id, self.offer.record.key.owner
+        until = renewed + self.offer.invite.days * DAY_S
+        return Admission(self.provider, self.roles, until, self.max_nodes, invite, by)
 
 
 class Candidates:
@@ -62,7 +73,6 @@ class Candidates:
         of_fabric: signed by an owner of the whole fabric.
         of_provider: signed by an owner for one provider.
         invited: by the id of the invite, and by member.
-        accept_by: by the id of an invite: unix seconds, when it has to be accepted by.
         refused: what does not count for its own sake.
     """
 
@@ -70,7 +80,6 @@ class Candidates:
         self.of_fabric: list[Candidate] = []
         self.of_provider: list[Candidate] = []
         self.invited: dict[str, dict[bytes, Candidate]] = {}
-        self.accept_by: dict[str, float] = {}
         self.refused: list[tuple[Record, str]] = []
         self._charter = charter
         self._mandate = mandate
@@ -94,10 +103,10 @@ class Candidates:
         about = [(offer.record.key.id, offer.invite.provider) for offers in self._offers.values() for offer in offers]
         accepted = (self.invited.get(invite, {}).get(member) for invite, member in winners.items())
         firm = [*self.of_fabric, *(each for each in accepted if each is not None)]
-        firmly = {each.body.member for each in firm}
+        firmly = {each.member for each in firm}
         # As with admission: one provider's owner has nothing to say about whom others let in.
-        loose = [each for each in self.of_provider if each.body.member not in firmly]
-        about += [(each.record.key.id, each.body.provider) for each in (*firm, *loose)]
+        loose = [each for each in self.of_provider if each.member not in firmly]
+        about += [(each.record.key.id, each.provider) for each in (*firm, *loose)]
         found: dict[str, set[str]] = {}
         for target, provider in about:
             if target in targets:
@@ -108,48 +117,82 @@ class Candidates:
         if not may(self._charter, record.key.owner, OWNER, provider=body.provider):
             self.refused.append((record, "signed by nobody who may invite for this provider"))
             return
-        if self._mandate.is_revoked(record.key.id, body.provider):
+        if self._mandate.revoked_at(record.key.id, body.provider) is not None:
             self.refused.append((record, "revoked"))
         self._offers.setdefault(body.key, []).append(Offer(record, body))
-        self.accept_by[record.key.id] = max(self.accept_by.get(record.key.id, 0.0), body.accept_by)
 
     def _take(self, record: Record, body: Membership) -> None:
-        offers = self._offers.get(record.key.owner)
-        if offers is not None:
-            self._take_invited(record, body, offers)
-        elif not may(self._charter, record.key.owner, OWNER, provider=body.provider):
-            self.refused.append((record, "signed by no owner of this fabric"))
-        elif body.not_after is None:
-            self.refused.append((record, "it says no end, and no invite does"))
-        elif is_expired(body.not_after, self._now):
-            self.refused.append((record, "membership expired"))
+        signer = record.key.owner
+        if may(self._charter, signer, OWNER, provider=body.provider):
+            self._take_signed(record, body)
+        elif signer in self._offers:
+            self._take_invited(record, body, self._offers[signer])
         else:
-            candidate = Candidate(record, body, None, self._is_revoked(record.key.id, body.provider, record))
-            is_wide = may(self._charter, record.key.owner, OWNER)
-            (self.of_fabric if is_wide else self.of_provider).append(candidate)
+            self.refused.append((record, "signed by no owner of this fabric"))
+
+    def _take_signed(self, record: Record, body: Membership) -> None:
+        if body.not_after is None:
+            self.refused.append((record, "it says no end, and no invite does"))
+            return
+        if is_expired(body.not_after, self._now):
+            self.refused.append((record, "membership expired"))
+            return
+        signer = record.key.owner
+        candidate = Candidate(
+            record,
+            body.member,
+            body.provider,
+            given_roles(self._charter, signer, body.roles),
+            body.max_nodes,
+            body.not_after,
+            None,
+            self._revoked_at(record, body.provider, record.key.id),
+        )
+        (self.of_fabric if may(self._charter, signer, OWNER) else self.of_provider).append(candidate)
 
     def _take_invited(self, record: Record, body: Membership, offers: list[Offer]) -> None:
-        wide = [why for offer in offers if (why := beyond(body, offer.invite)) is not None]
-        if len(wide) == len(offers):
-            self.refused.append((record, wide[0]))
-            return
-        # Somebody else's invite of the same key can be added, and can take nothing away.
-        fitting = [offer for offer in offers if beyond(body, offer.invite) is None]
-        offer = min(fitting, key=lambda offer: offer.record.order.hash)
-        is_revoked = self._is_revoked(record.key.id, body.provider, record) or self._is_revoked(
-            offer.record.key.id, body.provider, record
+        offer = offer_for(body, offers, self._charter)
+        invite = offer.invite
+        self.invited.setdefault(offer.record.key.id, {})[body.member] = Candidate(
+            record,
+            body.member,
+            invite.provider,
+            given_roles(self._charter, offer.record.key.owner, invite.roles),
+            invite.max_nodes,
+            _FOR_EVER,
+            offer,
+            self._revoked_at(record, invite.provider, record.key.id, offer.record.key.id),
         )
-        self.invited.setdefault(offer.record.key.id, {})[body.member] = Candidate(record, body, offer, is_revoked)
 
-    def _is_revoked(self, target: str, provider: str, record: Record) -> bool:
-        if not self._mandate.is_revoked(target, provider):
-            return False
+    def _revoked_at(self, record: Record, provider: str, *targets: str) -> float | None:
+        found = [at for target in targets if (at := self._mandate.revoked_at(target, provider)) is not None]
+        if not found:
+            return None
         self.refused.append((record, "revoked"))
-        return True
+        return min(found)
+
+
+def given_roles(charter: Charter, signer: bytes, roles: Iterable[str]) -> frozenset[str]:
+    """Those of some roles that an owner's signature gives."""
+    return frozenset(roles) if may(charter, signer, OWNER) else LEAF_ROLES.intersection(roles)
+
+
+def offer_for(body: Membership, offers: Iterable[Offer], charter: Charter) -> Offer:
+    """The one of several owners' invites for one key that a membership is made of.
+
+    The whole fabric's owner comes first, so that nobody's invite for one provider takes over whom another let in.
+    Of providers' owners the one whose provider the membership names.
+    """
+
+    def turn(offer: Offer) -> tuple[bool, bool, bytes]:
+        is_narrow = not may(charter, offer.record.key.owner, OWNER)
+        return is_narrow, offer.invite.provider != body.provider, offer.record.order.hash
+
+    return min(offers, key=turn)
 
 
 def beyond(body: Membership, invite: Invite) -> str | None:
-    """Why a membership says more than its invite allows; None when it does not."""
+    """Why a membership says more than its invite allows; None when it does not. The invite's terms count either way."""
     if body.provider != invite.provider or not set(body.roles) <= set(invite.roles):
         return "it takes more than its invite gives"
     return "it takes more nodes than its invite gives" if body.max_nodes > invite.max_nodes else None

@@ -4,6 +4,7 @@ Merge accepts whatever a record proves about itself. Whether its signer was enti
 and again, from all that is known now: charter → invite → acceptance → membership → certificate → node, and acts.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from registry.acts import Ordered, acts_of
@@ -34,6 +35,7 @@ class Standing(NamedTuple):
     accepters: frozenset[bytes]  # keys of hubs whose word on a new member counts
     refused: tuple[tuple[Record, str], ...]  # records that count nowhere, and why
     valid_until: float  # unix seconds, fabric time: when the next expiry may change this
+    former: Mapping[bytes, float] = {}  # keys of hubs that are none any more, until when what they said counts
 
 
 def nothing_known() -> Standing:
@@ -69,6 +71,7 @@ def standing(replica: Replica, fabric_id: bytes, now_fabric: float) -> Standing:
         members.accepters,
         tuple(refused),
         min(ends, default=float("inf")) + LEEWAY_S,
+        members.former,
     )
 
 

@@ -253,18 +253,21 @@ def _is_wanted(row: ReplicaRow) -> bool:
 class Views:
     """The latest snapshot of one replica, kept until it may have changed."""
 
-    __slots__ = ("_fabric_id", "_held", "_replica", "_version")
+    __slots__ = ("_fabric_id", "_held", "_made_at", "_replica", "_version")
 
     def __init__(self, replica: Replica, fabric_id: bytes) -> None:
         self._replica = replica
         self._fabric_id = fabric_id
         self._version = -1
+        self._made_at = float("inf")
         self._held: Snapshot | None = None
 
     def at(self, now_fabric: float) -> Snapshot:
         """The snapshot at a fabric time (unix seconds)."""
         held = self._held
-        if held is None or self._version != self._replica.version or now_fabric > held.standing.valid_until:
+        # A time before it was made is a clock that was ahead: what it saw as ended has not.
+        is_timely = held is not None and self._made_at <= now_fabric <= held.standing.valid_until
+        if held is None or not is_timely or self._version != self._replica.version:
             held = self._held = snapshot(self._replica, self._fabric_id, now_fabric)
-            self._version = self._replica.version
+            self._version, self._made_at = self._replica.version, now_fabric
         return held

@@ -54,6 +54,9 @@ def invite(*, fabric: str | None, passphrase_file: str | None, as_json: bool, **
     tela invite --provider chem --max-nodes 50 --out invite.txt
 
     Whoever has it can use it, once, so give it as a file, not in a chat. It is used with `tela join @FILE`.
+
+    Roles beyond worker and observer reach beyond one provider: an ingress holds everybody's keys, and a hub lets people
+    in. So only an owner of the whole fabric can give them.
     """  # noqa: D301 - click reads the character
     from console.charters import keep_charters, known, node_here
     from console.here import named_fabric, places_here
@@ -86,6 +89,7 @@ def _signed(now: "Known", wanted: Asked, hubs: "tuple[HubAddress, ...]", signer:
 
     terms = _terms(now, wanted, signer)
     _check_right(now.charter, signer, terms.provider)
+    _check_roles(now.charter, signer, terms.roles)
     seed = os.urandom(32)
     record = invite_record(terms, seed, signer)
     body = read_body(record)
@@ -131,6 +135,24 @@ def _check_right(charter: "Charter", signer: "Signer", provider: str) -> None:
         raise TelaError(
             f"{clean(signer.name)} may not invite for provider {provider}; nothing was made",
             hint=f"{who} may; `tela operators list` shows who may do what",
+            code="not_entitled",
+        )
+
+
+def _check_roles(charter: "Charter", signer: "Signer", roles: tuple[str, ...]) -> None:
+    from console.charters import owners
+    from registry.errors import TelaError
+    from registry.memberships import given_roles
+    from registry.text import clean
+
+    given = given_roles(charter, signer.key, roles)
+    beyond = [role for role in roles if role not in given]
+    if beyond:
+        who = ", ".join(owners(charter, "")) or "nobody but the recovery key"
+        raise TelaError(
+            f"{clean(signer.name)} may not invite as {', '.join(beyond)}: that reaches beyond one provider; "
+            "nothing was made",
+            hint=f"invite as worker or observer, or ask an owner of the whole fabric: {who}",
             code="not_entitled",
         )
 

@@ -53,7 +53,8 @@ def _may_read_log(signer: bytes, whom: Whom, standing: Standing) -> TelaError | 
         return TelaError("a log is shown to persons only: the question must be signed", code="unsigned")
     if signer == whom.member and signer in standing.admissions:
         return None
-    provider = next((g.provider for (node, _), g in standing.grants.items() if node == whom.node), "")
+    grant = standing.grants.get((whom.node, whom.member))
+    provider = grant.provider if grant is not None else ""
     if standing.in_force is not None and may(standing.in_force.current.charter, signer, FLEET, provider=provider):
         return None
     return TelaError(

@@ -130,11 +130,7 @@ class ControlApp:
         asked.query.end()
         source = self._source
         if not source.accounts:
-            raise TelaError(
-                "this node does not hold the accounts shelf, where keys and names are",
-                hint="run this on an ingress, or start a node here with --role accounts",
-                code="no_accounts",
-            )
+            raise _no_accounts()
         view = source.snapshot()
         rows, refused = key_rows(source.replica, view.standing)
         names, now = operator_names(view), source.fabric()
@@ -148,6 +144,8 @@ class ControlApp:
         asked.query.end()
         if kind not in KINDS:
             raise wire.wrong(f"kind must be one of {', '.join(KINDS)}")
+        if KINDS[kind].audience is Audience.ACCOUNTS and not self._source.accounts:
+            raise _no_accounts()
         found = [entry.record for entry in self._source.replica.of_kind(kind) if subject in {"", entry.record.key.id}]
         shown = tuple(wire.to_base64(record.raw) for record in found[:MAX_HELD])
         await wire.answer(asked.send, Held(records=shown, complete=len(shown) == len(found)))
@@ -242,6 +240,14 @@ class _Out:
     async def __call__(self, message: Message) -> None:
         self.is_begun = True
         await self._send(message)
+
+
+def _no_accounts() -> TelaError:
+    return TelaError(
+        "this node does not hold the accounts shelf, where keys and names are",
+        hint="run this on an ingress, or start a node here with --role accounts",
+        code="no_accounts",
+    )
 
 
 def _not_taken(why: str) -> Published:

@@ -22,7 +22,7 @@ from node.unixsocket import bind_unix
 
 log = logging.getLogger(f"tela.{__name__}")
 
-BACKLOG = 64
+BACKLOG = 512  # scripts ask many questions at once; beyond, the kernel says try again
 GRACE_S = 1
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 

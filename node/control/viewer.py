@@ -1,6 +1,7 @@
 """What the registry looks like from this node: whole, or what changed since a reader last looked."""
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple, cast
 
 from node.control.acts import Acts, operator_names
@@ -27,6 +28,7 @@ from registry.record import Record
 from registry.text import clean
 from registry.views import Snapshot
 
+MAX_REFUSED = 200  # anybody may write what counts nowhere; nobody reads more of it
 TABLES = ("nodes", "replicas", "models", "acts", "gauges")
 
 
@@ -124,7 +126,7 @@ def _gauge(row: object | None, now: float) -> GaugeView | None:
 
 
 def refused_views(refused: Iterable[tuple[Record, str]], view: Snapshot) -> tuple[RefusedView, ...]:
-    """Records that count nowhere."""
+    """Records that count nowhere, the first of them."""
     names = operator_names(view)
     return tuple(
         RefusedView(
@@ -134,7 +136,7 @@ def refused_views(refused: Iterable[tuple[Record, str]], view: Snapshot) -> tupl
             why=clean(why),
             hash=record.order.hash.hex(),
         )
-        for record, why in refused
+        for record, why in islice(refused, MAX_REFUSED)
     )
 
 

@@ -44,7 +44,6 @@ async def _bench(arguments: argparse.Namespace) -> None:
             async with fabric.running():
                 await fabric.serving(1)
                 await asyncio.sleep(1.0)
-                assert fabric.ingress is not None
                 roles = {"ingress": fabric.ingress.pid, "worker": fabric.workers[0].pid, "engine": process.pid}
                 parts = {}
                 for title, load, stream in _parts(arguments.seconds):

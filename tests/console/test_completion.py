@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from console.cli import cli
 from console.commands.completion import completion, model_names, node_names
 
-SELF = {"fabric": {"id": "f", "name": "lab"}}
+FABRIC_ID = "ab" * 32
+SELF = {"fabric": {"id": FABRIC_ID, "name": "lab"}}
 VIEW = {
     "models": [{"id": "org/small"}, {"id": "org/large"}, {"id": "other"}, {"id": "org/\x1b[2J"}],
     "nodes": [{"name": "h1@lab"}, {"name": "h2@lab"}],
@@ -37,6 +38,7 @@ def account(tmp_path, monkeypatch):
     monkeypatch.delenv("TELA_FABRIC", raising=False)
     (tmp_path / "XDG_CONFIG_HOME/tela/fabrics/lab").mkdir(parents=True)
     (tmp_path / "XDG_CONFIG_HOME/tela/fabrics/lab/records").touch()
+    (tmp_path / "XDG_CONFIG_HOME/tela/fabrics/lab/id").write_text(FABRIC_ID)
     (tmp_path / "XDG_RUNTIME_DIR/tela").mkdir(parents=True)
     return tmp_path
 

@@ -135,6 +135,18 @@ def test_an_owner_of_one_provider_invites_for_that_one_alone(account):
     assert "ada may" in error.hint
 
 
+def test_roles_that_reach_beyond_a_provider_are_for_an_owner_of_the_whole_fabric(account):
+    kim = Operator(key=KIM.key, name="kim", verbs=("owner",), scope="provider:chem")
+    body = read_body(FOUNDING.charter)
+    assert isinstance(body, Charter)
+    fabric(account, operator=KIM, who="kim", records=[charter(operators=(*body.operators, kim))])
+    error = refused(run(invite, "--roles", "worker,relay,ingress", "--out", account / "f"))
+    assert (error.code, "as relay, ingress:" in error.message) == ("not_entitled", True)
+    assert "ada" in error.hint
+    assert not (account / "f").exists()
+    assert token_of(run(invite, "--roles", "worker,observer")).invite.roles == ("worker", "observer")
+
+
 def test_whoever_may_not_invite_makes_nothing(account):
     fabric(account, operator=KIM)
     assert refused(run(invite, "--provider", "chem", "--out", account / "f")).code == "not_entitled"

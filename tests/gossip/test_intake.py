@@ -16,7 +16,9 @@ from tests.people import (
     doubt_record,
     membership,
     node_record,
+    operator,
     registry_of,
+    successor,
 )
 
 ME, NODE = Person(80), Person(81)
@@ -140,3 +142,67 @@ def test_operators_may_write_far_more_for_everyone_than_others(monkeypatch):
     peer = offer(peer_with(), *acts(OPERATOR), *acts(MEMBER))
     assert held(peer, OPERATOR) == 60 + 1  # the charter is none of them, the membership is
     assert held(peer, MEMBER) == 30
+
+
+# --- the nodes of one member
+
+BO = Person(85)  # another member
+
+
+def bounded(monkeypatch, *records, most=60):
+    """A peer that takes so many records of the nodes of one member, and knows two members."""
+    monkeypatch.setattr("gossip.intake.MAX_OF_NODES", most)
+    return peer_with(membership(BO), *records)
+
+
+def test_many_nodes_of_one_member_fill_what_one_may(monkeypatch):
+    nodes = [Person(80_000 + n) for n in range(10)]
+    peer = offer(bounded(monkeypatch), *(certificate(node) for node in nodes))
+    offer(peer, *(future(node, n) for n in range(10) for node in nodes))
+    assert sum(held(peer, node) for node in nodes) == 60
+    assert peer.refused == {"the nodes of its member hold too many records": 40}
+    late = Person(81_000)
+    offer(peer, certificate(late), node_record(late), certificate(NODE, by=BO), node_record(NODE))
+    assert (held(peer, late), held(peer, NODE)) == (0, 1)
+
+
+def test_records_that_came_before_the_certificate_count_too(monkeypatch):
+    node, other = Person(80_000), Person(80_001)
+    peer = offer(bounded(monkeypatch), *(future(node, n) for n in range(60)), certificate(node), certificate(other))
+    assert held(offer(peer, node_record(other)), other) == 0
+
+
+def test_a_certificate_that_came_again_is_counted_once(monkeypatch):
+    node = Person(80_000)
+    peer = offer(bounded(monkeypatch), certificate(node), *(future(node, n) for n in range(40)))
+    offer(peer, certificate(node, seq=2), *(future(node, 100 + n) for n in range(30)))
+    assert held(peer, node) == 60
+
+
+def test_nobody_fills_anothers_part_by_certifying_their_nodes(monkeypatch):
+    mine, victim = Person(80_000), Person(80_001)
+    peer = offer(bounded(monkeypatch), certificate(mine, by=BO), *(future(mine, n) for n in range(60)))
+    offer(peer, certificate(victim, by=BO), certificate(victim), node_record(victim))
+    assert held(peer, victim) == 1
+    assert held(offer(peer, future(mine, 100)), mine) == 60
+
+
+def test_a_second_member_makes_no_second_part_of_the_first(monkeypatch):
+    nodes = [Person(80_000 + n) for n in range(4)]
+    peer = offer(bounded(monkeypatch), *(certificate(node, by=by) for node in nodes for by in (MEMBER, BO)))
+    offer(peer, *(future(node, n) for n in range(30) for node in nodes))
+    assert sum(held(peer, node) for node in nodes) == 60
+
+
+def test_hubs_of_the_charter_write_for_everyone_and_are_no_charge_of_their_members(monkeypatch):
+    hub, node = Person(80_000), Person(80_001)
+    charter = successor(FOUNDING.charter, operator(OPERATOR, "owner"), hubs=(hub,))
+    early = [future(hub, n) for n in range(50)]
+    late = [future(hub, 100 + n) for n in range(50)]
+    for order in (
+        (charter, certificate(hub), *early, *late),
+        (certificate(hub), *early, charter, *late),
+        (*early, certificate(hub), charter, *late),
+    ):
+        peer = offer(bounded(monkeypatch), *order, certificate(node), *(future(node, n) for n in range(70)))
+        assert (held(peer, hub), held(peer, node)) == (100, 60)

@@ -78,6 +78,33 @@ def test_a_stream_carries_head_bytes_and_both_ends_across_ten_windows():
     run(main())
 
 
+def test_a_node_opens_streams_to_itself_and_counts_as_no_other():
+    async def main():
+        _, hub, _, _ = fabric()
+        hub.mesh.serve(1, echo)
+        async with started(hub):
+            await asyncio.sleep(0.1)
+            assert hub.mesh.is_linked(hub.id)
+            assert not hub.mesh.linked()
+            stream = hub.mesh.open(hub.id, 1, b"mine")
+            stream.write(b"body")
+            stream.end()
+            assert await stream.reply_head() == b"head of mine"
+            assert await read_all(stream) == b"body"
+            assert stream.peer == hub.id
+            with pytest.raises(StreamReset, match="refused"):
+                await hub.mesh.open(hub.id, 2, b"").reply_head()
+            left = hub.mesh.open(hub.id, 1, b"")
+            await left.reply_head()
+        with pytest.raises(StreamReset):
+            await left.read()
+        assert not hub.mesh.is_linked(hub.id)
+        with pytest.raises(LocalProtocolError):
+            hub.mesh.open(hub.id, 1, b"")
+
+    run(main())
+
+
 def test_a_kind_nobody_serves_is_refused():
     async def main():
         _, hub, (leaf,), hubs = fabric()

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from gossip.memory import MemoryNetwork
-from gossip.mesh import LOOK_S
+from gossip.mesh import LOOK_S, SETTLE_S
+from gossip.topology import Address
 from registry.kinds import Acceptance
 from tests.autojump import run
 from tests.mesh import DAY_S, WALL_S, Guest, MeshNode, WallClock, order, started, until
@@ -64,7 +65,8 @@ def test_a_guest_is_accepted_by_a_hub_and_everyone_learns_of_it():
                 assert node.view().nodes[guest.id].name.endswith("@guests")
                 assert node.view().nodes[guest.id].roles == {"worker"}
                 assert {member for _, member, _ in acceptances(node)} == {ada.member.key}
-            assert guest.mesh.linked() == {fabric.hub.id, fabric.other.id}
+            both = {fabric.hub.id, fabric.other.id}  # one had to hear of the other's word first
+            await until(lambda: guest.mesh.linked() == both)
             assert not guest.mesh.refused
 
     run(main())
@@ -100,6 +102,56 @@ def test_two_that_come_with_one_invite_at_two_hubs_at_once_end_as_one():
             loser = next(guest for guest in guests if not guest.mesh.linked())
             await until(lambda: {each.code for each in loser.mesh.refused.values()} == {"exhausted"})
             assert [guest.id in fabric.hub.view().nodes for guest in guests].count(True) == 1
+
+    run(main())
+
+
+def test_a_hub_that_begins_with_nothing_does_not_give_away_again_what_another_gave():
+    async def main():
+        fabric, ada = Fabric(), Guest(493)
+        second = fabric.guest(Guest(494, invite=ada), hubs=[])
+        guest = fabric.guest(ada, hubs=[])
+        async with started(fabric.other, guest):
+            guest.hubs.append(fabric.other.address())  # the hub of the charter is away
+            await until(lambda: guest.id in fabric.other.view().nodes)
+            fabric.addresses.append(fabric.other.address())
+            fabric.network.cut(str(OTHER_HUB.number))
+            async with started(fabric.hub, second):  # it knows of the other, and cannot hear it yet
+                second.hubs.append(fabric.hub.address())
+                assert await refused(second, fabric.hub) == "not_ready"
+                assert not acceptances(fabric.hub)
+                fabric.network.mend(str(OTHER_HUB.number))
+                await until(lambda: second.refusal(fabric.hub) == "exhausted", within=SETTLE_S)
+                assert guest.id in fabric.hub.view().nodes
+
+    run(main())
+
+
+def test_a_hub_that_hears_no_other_accepts_once_half_a_minute_has_passed():
+    async def main():
+        fabric, ada = Fabric(), Guest(495)
+        guest = fabric.guest(ada, hubs=[])
+        loop = asyncio.get_running_loop()
+        fabric.addresses.append(Address(OTHER_HUB.key, ("ws://gone:1",), ingress=True))
+        async with started(fabric.hub, guest):
+            guest.hubs.append(fabric.hub.address())
+            since = loop.time()
+            assert await refused(guest, fabric.hub) == "not_ready"
+            await until(lambda: guest.mesh.is_linked(fabric.hub.id), within=2 * SETTLE_S)
+            assert loop.time() - since >= SETTLE_S - 1.0
+            assert acceptances(fabric.hub)
+
+    run(main())
+
+
+def test_a_hub_that_knows_no_other_accepts_at_once():
+    async def main():
+        fabric, ada = Fabric(), Guest(496)
+        guest = fabric.guest(ada, hubs=[])
+        async with started(fabric.hub, guest):
+            guest.hubs.append(fabric.hub.address())
+            await until(lambda: guest.mesh.is_linked(fabric.hub.id), within=LOOK_S * 2)
+            assert not guest.mesh.refused
 
     run(main())
 

@@ -6,14 +6,17 @@ from operator import methodcaller
 import pytest
 
 from gossip.memory import MemoryNetwork
-from node.orders import Orders, answered, due
+from node.orders import Orders, answered, due, is_past
+from registry.acts import subject
 from registry.errors import TelaError
-from registry.kinds import Outcome
+from registry.kinds import Act, Outcome
 from tests.autojump import run
 from tests.mesh import MeshNode, order, until
 from tests.people import OPERATOR, Person
 
 ME, OTHER = Person(80), Person(81)
+
+STARTED = 0.0
 
 
 class Engines:
@@ -45,6 +48,7 @@ class Bench:
             mesh=self.node.mesh,
             is_hub=is_hub,
             fleet=fleet,
+            started=STARTED,
             fabric=self.node.clock.fabric,
             say=self.said.append,
         )
@@ -195,13 +199,17 @@ def test_what_cannot_be_done_is_declined_in_words_that_fit_a_record():
 
 
 def test_an_order_for_another_run_is_declined():
-    from registry.acts import subject
-    from registry.kinds import Act
+    body = Act(verb="drain", target=ME.id, run=3, at=0.0)
+    record = OPERATOR.write(body, subject("drain", ME.id), seq=1)
+    _, said = carried_out(record, fleet=Engines())
+    assert said == ("refused", "it is meant for run 3; this is run 7")
 
+
+def test_a_restart_for_an_earlier_run_is_carried_out_by_this_one():
     body = Act(verb="restart", target=ME.id, run=3, at=0.0)
     record = OPERATOR.write(body, subject("restart", ME.id), seq=1)
     _, said = carried_out(record, fleet=Engines())
-    assert said == ("refused", "it is meant for run 3; this is run 7")
+    assert said == ("done", "this run began after it: 7")
 
 
 def test_a_hub_says_that_it_turned_somebody_away_and_let_them_in_again():
@@ -228,3 +236,16 @@ def test_a_node_that_is_put_out_says_so_once_with_who_and_why_and_when_it_may_co
         ]
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("run", "at", "past"),
+    [(1, 500.0, True), (2, 500.0, False), (0, 500.0, False), (0, 380.0, False), (0, 379.0, True)],
+)
+def test_a_restart_of_before_this_run_is_past(run, at, past):
+    act = Act(verb="restart", target="n", run=run, at=at)
+    assert is_past(act, 2, 500.0) == past
+
+
+def test_a_drain_of_before_this_run_still_stands():
+    assert not is_past(Act(verb="drain", target="n", at=0.0), 2, 500.0)

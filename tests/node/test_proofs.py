@@ -72,3 +72,9 @@ def test_a_first_record_that_is_no_charter_is_said_to_be_none():
     with pytest.raises(TelaError) as caught:
         _ = proofs(charter=membership(by=OPERATOR).raw).charter
     assert caught.value.code == "bad_charter"
+
+
+@pytest.mark.parametrize(("left_days", "due"), [(7.0, False), (6.5, False), (5.9, True), (-1.0, True), (30.0, True)])
+def test_a_certificate_is_signed_again_after_a_day_or_when_the_clock_was_set(left_days, due):
+    ends = WALL_S + left_days * 86_400
+    assert proofs(certificate=certificate(NODE, not_after=ends).raw).is_due() == due

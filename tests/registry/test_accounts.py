@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.accounts import key_rows, may_issue
+from registry.ids import account_id
 from registry.replica import Replica
 from registry.validity import nothing_known, standing
 from tests.people import (
@@ -29,6 +30,7 @@ OPERATORS = (
 CHARTER = successor(FOUNDING.charter, *OPERATORS)
 NODES = (certificate(INGRESS, roles=("ingress",)), certificate(WORKER, roles=("worker",)))
 CLAIM = b"c" * 32
+PROJECTS = {LEAD_A: "a", LEAD_B: "b", OPERATOR: ""}
 
 
 def read(*records, issuers=()):
@@ -166,19 +168,59 @@ def test_a_revocation_is_not_taken_back_by_granting_again():
 # --- two of a kind
 
 
-def test_a_copied_id_changes_nothing_about_the_key_that_had_it():
-    mine = key_grant(by=LEAD_A, project="a", digest=b"s" * 32)
+@pytest.mark.parametrize(("mine", "copier"), [(LEAD_A, LEAD_B), (LEAD_B, LEAD_A), (OPERATOR, LEAD_A)])
+def test_a_copied_id_changes_nothing_about_the_key_that_had_it(mine, copier):
     for number in range(8):  # some hash is smaller, some is greater
-        copy = key_grant(by=LEAD_B, project="b", digest=bytes((number,)) * 32)
-        assert rows(copy, mine)["k_1"].project == "a"  # the charter names this one first
-        assert why(copy, mine) == ["another operator's key has this id"]
+        name = account_id(mine.key, bytes((number,)) * 8)
+        own = key_grant(name, by=mine, project=PROJECTS[mine], digest=b"s" * 32)
+        copy = key_grant(name, by=copier, project=PROJECTS[copier], digest=b"s" * 32, models=())
+        assert rows(copy, own)[name].by == mine.key
+        assert why(copy, own) == ["another operator's key has this id"]
 
 
-def test_a_copied_digest_takes_no_key_over():
-    mine = key_grant("k_2", by=LEAD_A, project="a", digest=b"s" * 32)
-    copy = key_grant("k_1", by=LEAD_B, project="b", digest=b"s" * 32, models=())
-    assert list(rows(copy, mine)) == ["k_2"]
-    assert why(copy, mine) == ["another key has this secret"]
+def test_the_whole_fabrics_operator_has_the_last_word_on_an_id():
+    for name in (f"k_{number}" for number in range(8)):
+        copy = key_grant(name, by=LEAD_A, project="a", digest=b"s" * 32)
+        assert rows(copy, key_grant(name, digest=b"t" * 32))[name].by == OPERATOR.key
+
+
+@pytest.mark.parametrize(("mine", "copier"), [(LEAD_A, LEAD_B), (LEAD_B, LEAD_A), (OPERATOR, LEAD_A)])
+def test_a_copied_digest_takes_no_claimed_key_over(mine, copier):
+    own = key_grant("k_5", by=mine, project=PROJECTS[mine], claim=CLAIM, claim_by=100.0)
+    claimed = minted("k_5", by=INGRESS, at=7.0, digest=b"s" * 32)
+    for name in ("k_1", "k_9"):
+        copy = key_grant(name, by=copier, project=PROJECTS[copier], digest=b"s" * 32, models=())
+        assert list(rows(copy, own, claimed)) == ["k_5"]
+        assert why(copy, own, claimed) == ["another key has this secret"]
+
+
+def test_of_two_claimed_keys_with_one_secret_the_one_that_was_claimed_first_counts():
+    both = [key_grant(name, by=by, project=project, claim=CLAIM, claim_by=100.0) for name, by, project in (
+        ("k_1", LEAD_A, "a"), ("k_2", LEAD_B, "b"),
+    )]  # fmt: skip
+    for first, second in (("k_1", "k_2"), ("k_2", "k_1")):
+        words = (minted(first, by=INGRESS, at=1.0), minted(second, by=INGRESS, at=2.0))
+        assert list(rows(*both, *words)) == [first]
+
+
+def test_a_projects_operator_takes_no_key_over_from_the_whole_fabrics():
+    for secret in (bytes((number,)) * 32 for number in range(8)):
+        mine = key_grant("k_5", digest=secret)
+        for name in ("k_1", "k_9"):
+            assert list(rows(mine, key_grant(name, by=LEAD_A, project="a", digest=secret))) == ["k_5"]
+
+
+def test_who_is_named_first_in_the_charter_makes_no_difference():
+    shelf = (key_grant("k_1", by=LEAD_A, project="a", digest=b"s" * 32),
+             key_grant("k_2", by=LEAD_B, project="b", digest=b"s" * 32))  # fmt: skip
+
+    def counting(*operators):
+        replica = Replica()
+        for record in (FOUNDING.charter, successor(FOUNDING.charter, *operators), membership(), *NODES, *shelf):
+            replica.apply(record)
+        return list(key_rows(replica, standing(replica, FABRIC, 0.0))[0])
+
+    assert counting(*OPERATORS) == counting(*reversed(OPERATORS))
 
 
 SHELF = (

@@ -1,12 +1,13 @@
 import pytest
 
-from registry.acts import needs, next_seq, outcome_of, previous, subject, write_act
+from registry.acts import MAX_NUMBER, needs, next_seq, outcome_of, previous, subject, write_act
 from registry.errors import TelaError
 from registry.kinds import ASPECTS, Act, Outcome, read_body
 from registry.replica import Entry, Replica
 from tests.people import OPERATOR, Person, act_record
 
 NODE, SECOND, STRANGER = Person(20), Person(50), Person(99)
+MOST = 2**64 - 1
 
 
 def holding(*records):
@@ -56,11 +57,23 @@ def test_of_acts_of_one_moment_the_greater_hash_is_the_one_before():
     assert previous(holding(*both), OPERATOR.key) == max(each.order.hash for each in both)
 
 
-def test_acts_that_count_nowhere_can_be_left_out():
-    stranger = act_record("drain", NODE, by=STRANGER, seq=2**64 - 1)
-    held = holding(stranger, act_record("drain", NODE, seq=2))
+def test_a_number_stops_where_greater_ones_are_as_good_and_the_signers_own_goes_on():
+    held = holding(act_record("drain", NODE, by=SECOND, seq=MOST))
+    assert next_seq(held, subject("drain", NODE.id)) == MAX_NUMBER
+    for number in (MAX_NUMBER, MAX_NUMBER + 1, MAX_NUMBER + 2):
+        record = write(held)
+        assert record.order.seq == number
+        assert held.apply(record)
+
+
+def test_whoever_used_up_the_own_register_is_told():
     with pytest.raises(TelaError):
-        write(held)
+        write(holding(act_record("drain", NODE, seq=MOST)))
+
+
+def test_acts_that_count_nowhere_can_be_left_out():
+    stranger = act_record("drain", NODE, by=STRANGER, seq=MOST)
+    held = holding(stranger, act_record("drain", NODE, seq=2))
     counting = [Entry(record, body) for record, body in held if record != stranger]
     assert write(counting).order.seq == 3
 

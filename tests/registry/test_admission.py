@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,9 +56,9 @@ def test_nobody_is_a_member_before_a_hub_accepted():
 
 
 def test_the_word_of_a_node_that_is_no_hub_is_refused():
-    worker = certificate(LATER, by=MEMBER, roles=("worker",))
+    worker = (membership(roles=("worker",)), certificate(LATER))
     words = [acceptance(INVITE, ANN, by=each) for each in (LATER, NODE, ANN, MEMBER)]
-    view = verdict(*BASE, membership(), worker, *words)
+    view = verdict(*BASE, *worker, *words)
     assert ANN.key not in view.admissions
     assert [why(view, word) for word in words] == [["its signer may not accept members"]] * 4
 
@@ -132,11 +133,6 @@ def test_a_membership_lasts_for_the_days_of_its_invite_after_it_was_last_renewed
     assert view.admissions[ANN.key].not_after == 14 * DAY_S
 
 
-def test_an_end_in_the_membership_itself_is_kept():
-    view = verdict(*BASE[:3], membership(ANN, by=INVITE, not_after=77.0), acceptance(INVITE, ANN, by=HUB))
-    assert view.admissions[ANN.key].not_after == 77.0
-
-
 def test_a_membership_nobody_renewed_ends():
     view = verdict(*BASE, acceptance(INVITE, ANN, by=HUB), now=91 * DAY_S)
     assert view.admissions == {}
@@ -183,13 +179,77 @@ def test_an_evicted_hub_admits_nobody_any_more_but_those_it_let_in_stay():
     assert ANN.key in view.admissions
     assert BOB.key not in view.admissions
     assert NODE.key not in view.accepters
-    assert why(view, after) == ["its signer was evicted before"]
+    assert why(view, after) == ["its signer was no hub any more"]
 
 
-def test_an_evicted_hub_of_the_charter_accepts_nobody():
+def test_an_evicted_hub_of_the_charter_accepts_nobody_any_more():
     view = verdict(*BASE, acceptance(INVITE, ANN, by=HUB, at=30.0), act_record("evict", HUB, at=20.0))
     assert view.admissions == {}
     assert view.accepters == frozenset()
+    before = verdict(*BASE, acceptance(INVITE, ANN, by=HUB, at=10.0), act_record("evict", HUB, at=20.0))
+    assert before.admissions.keys() == {ANN.key}
+
+
+# A hub NODE of BOB's, whom the charter's hub let in, and ANN, whom NODE let in at 10 s.
+OF_BOB = (invite(OTHER), membership(BOB, by=OTHER, not_after=None), acceptance(OTHER, BOB, by=HUB))
+BY_NODE = (*BASE, *OF_BOB, acceptance(INVITE, ANN, by=NODE, at=10.0))
+NO_HUB_ANY_MORE = [
+    (certificate(NODE, by=BOB, not_after=20.0),),  # shut down: nobody renews what its node was certified by
+    (certificate(NODE, by=BOB, roles=("worker",), not_after=20.0),),
+    (certificate(NODE, by=BOB), act_record("revoke", BOB, at=20.0)),
+    (certificate(NODE, by=BOB), act_record("revoke", OTHER, at=20.0)),
+    (certificate(NODE, by=BOB), act_record("evict", NODE, at=20.0)),
+]
+
+
+@pytest.mark.parametrize("gone", NO_HUB_ANY_MORE, ids=["shut down", "narrowed", "revoked", "invite revoked", "evicted"])
+def test_a_hub_that_is_none_any_more_takes_nobody_with_it_whom_it_let_in(gone):
+    assert verdict(*BY_NODE, certificate(NODE, by=BOB)).accepters == {HUB.key, NODE.key}
+    view = verdict(*BY_NODE, *gone, now=1_000.0)
+    assert ANN.key in view.admissions
+    assert view.accepters == {HUB.key}
+    assert NODE.key in view.former
+
+
+@pytest.mark.parametrize("gone", NO_HUB_ANY_MORE, ids=["shut down", "narrowed", "revoked", "invite revoked", "evicted"])
+def test_what_a_hub_says_once_it_is_none_counts_for_nothing(gone):
+    late = acceptance(INVITE, ANN, by=NODE, at=500.0)
+    view = verdict(*BASE, *OF_BOB, late, *gone, now=1_000.0)
+    assert ANN.key not in view.admissions
+    assert why(view, late) == ["its signer was no hub any more"]
+
+
+@pytest.mark.parametrize("gone", NO_HUB_ANY_MORE, ids=["shut down", "narrowed", "revoked", "invite revoked", "evicted"])
+def test_what_a_hub_said_that_is_none_any_more_takes_nothing_from_anybody(gone):
+    thief = membership(Person(42), by=INVITE, not_after=None)
+    words = (acceptance(INVITE, ANN, by=HUB, at=50.0), acceptance(INVITE, Person(42), by=NODE, at=1.0))
+    view = verdict(*BASE, *OF_BOB, thief, *words, *gone, now=1_000.0)
+    assert ANN.key in view.admissions
+    assert Person(42).key not in view.admissions
+
+
+def test_a_hub_whose_owner_nobody_accepted_was_never_one():
+    view = verdict(*BASE, *OF_BOB[:2], certificate(NODE, by=BOB, not_after=20.0),
+                   acceptance(INVITE, ANN, by=NODE, at=10.0), act_record("revoke", BOB, at=20.0))  # fmt: skip
+    assert view.admissions == {}
+    assert view.former.keys() == set()
+
+
+def test_a_providers_owner_does_not_say_since_when_a_hubs_word_counts_no_more():
+    head = Person(50)
+    charter = successor(
+        FOUNDING.charter, operator(OPERATOR, *ALL_VERBS), operator(head, "owner", scope="provider:lab"), hubs=(HUB,)
+    )
+    acts = (act_record("revoke", BOB, at=20.0), act_record("revoke", BOB, by=head, at=0.0))
+    held = (FOUNDING.charter, charter, *BY_NODE[2:], certificate(NODE, by=BOB))
+    assert ANN.key in verdict(*held, *acts).admissions
+
+
+def test_a_word_for_a_key_without_a_membership_uses_no_invite_up():
+    hubs = (membership(), certificate(NODE), certificate(LATER))
+    junk = acceptance(INVITE, Person(42), by=LATER, at=0.0)  # it needs to know nothing but the invite's name
+    view = verdict(*BASE, *hubs, acceptance(INVITE, ANN, by=NODE, at=10.0), junk)
+    assert ANN.key in view.admissions
 
 
 def test_a_hub_of_the_charter_that_one_provider_evicted_is_still_heard():
@@ -239,6 +299,8 @@ EVERYTHING = (
     acceptance(OTHER, BOB, by=LATER, at=3.0), certificate(Person(60), by=BOB), certificate(Person(61), by=BOB, seq=2),
     act_record("evict", NODE, at=2.0), act_record("revoke", ANN, by=MEMBER), node_record(LATER, member=ANN),
     acceptance(OTHER, ANN, by=LATER, at=3.0), membership(ANN, by=OTHER, not_after=None, max_nodes=1),
+    certificate(Person(62), not_after=2.0), acceptance(INVITE, BOB, by=Person(62), at=0.5),
+    act_record("revoke", BOB, at=4.0), acceptance(INVITE, Person(42), by=Person(60), at=0.1),
 )  # fmt: skip
 
 

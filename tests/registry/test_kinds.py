@@ -56,6 +56,10 @@ def test_an_unknown_kind_is_opaque():
     assert isinstance(read_body(written("future", "x", b"\xff not json")), Opaque)
 
 
+def replica_fields(**changes):
+    return {"node_run": 1, "engine": "x", "models": [], **changes}
+
+
 @pytest.mark.parametrize(("kind", "subject", "body", "order", "reason"), [
     ("node", MEMBER.id, b"{", {}, "truncated"),
     ("node", MEMBER.id, b"[" * 3000, {}, "node"),
@@ -65,7 +69,15 @@ def test_an_unknown_kind_is_opaque():
     ("node", MEMBER.id, node_fields(host="a\n"), {}, "regex"),
     ("node", MEMBER.id, node_fields(urls=["http://x"]), {}, "regex"),
     ("node", MEMBER.id, node_fields(roles=["r"] * 17), {}, "length"),
+    ("node", MEMBER.id, node_fields(slot=10**300), {}, "slot"),
+    ("node", MEMBER.id, node_fields(slot=-1), {}, "slot"),
+    ("node", MEMBER.id, node_fields(capability=10**300), {}, "capability"),
     ("node", MEMBER.id, {"roles": []}, {}, "host"),
+    ("replica", f"{MEMBER.id}/e0", replica_fields(node_run=10**300), {}, "node_run"),
+    ("replica", f"{MEMBER.id}/e0", replica_fields(cause={"reason": "x", "exit_code": 10**300}), {}, "exit_code"),
+    ("replica", f"{MEMBER.id}/e0", replica_fields(cause={"reason": "x", "signal": 10**300}), {}, "signal"),
+    ("replica", f"{MEMBER.id}/e0", replica_fields(models=[{"id": "m", "created": 10**300}]), {}, "created"),
+    ("replica", f"{MEMBER.id}/e0", replica_fields(models=[{"id": "m", "context_tokens": 10**300}]), {}, "context"),
     ("node", OPERATOR.id, node_fields(), {}, "owner's"),
     ("node", MEMBER.id, node_fields(), {"rank": 4}, "rank"),
     ("node", MEMBER.id, node_fields(), {"audience": Audience.ACCOUNTS}, "shelf"),

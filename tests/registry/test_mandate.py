@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.acts import subject
+from registry.acts import subject, write_act
 from registry.replica import Replica
 from registry.validity import standing
 from registry.views import snapshot
@@ -22,13 +22,14 @@ from tests.people import (
 ANN, BOB = Person(40), Person(41)  # members of provider a and of provider b
 NODE_A, NODE_B, STRANGER = Person(20), Person(21), Person(99)
 FLEET_A, FLEET_B, KEYS = Person(50), Person(51), Person(52)
-CHARTER = successor(
-    FOUNDING.charter,
+MOST = 2**64 - 1
+OPERATORS = (
     operator(OPERATOR, "fleet", "keys", "owner"),
     operator(FLEET_A, "fleet", scope="provider:a"),
     operator(FLEET_B, "fleet", scope="provider:b"),
     operator(KEYS, "keys"),
 )
+CHARTER = successor(FOUNDING.charter, *OPERATORS)
 BASE = (
     FOUNDING.charter, CHARTER, membership(ANN, provider="a"), membership(BOB, provider="b"),
     certificate(NODE_A, by=ANN), certificate(NODE_B, by=BOB),
@@ -126,16 +127,52 @@ def test_a_stranger_with_the_greatest_number_stops_nobody():
     assert verdict(*orders).acts[f"drain/{NODE_A.id}"].record == orders[0]
 
 
-def test_of_acts_with_one_number_the_restrictive_one_stands():
+def test_of_acts_with_one_number_the_greater_authority_stands():
     for strict, lax in (("drain", "undrain"), ("evict", "readmit")):
-        view = verdict(act_record(strict, NODE_A, by=OPERATOR), act_record(lax, NODE_A, by=FLEET_A))
+        for one, other in ((strict, lax), (lax, strict)):
+            view = verdict(act_record(one, NODE_A, by=OPERATOR), act_record(other, NODE_A, by=FLEET_A))
+            assert view.acts[subject(strict, NODE_A.id)].act.verb == one
+
+
+def test_of_equals_acts_with_one_number_the_restrictive_one_stands():
+    second = successor(CHARTER, *OPERATORS, operator(STRANGER, "fleet"))
+    for strict, lax in (("drain", "undrain"), ("evict", "readmit")):
+        view = verdict(second, act_record(strict, NODE_A, by=OPERATOR), act_record(lax, NODE_A, by=STRANGER))
         assert view.acts[subject(strict, NODE_A.id)].act.verb == strict
+
+
+@pytest.mark.parametrize(("taken", "given"), [("undrain", "drain"), ("drain", "undrain"), ("restart", "restart")])
+def test_a_member_cannot_number_an_act_so_high_that_operators_have_none_left(taken, given):
+    for operator_ in (OPERATOR, FLEET_A):
+        theirs = act_record(taken, NODE_A, by=ANN, seq=MOST)
+        order = write_act(held(theirs), given, NODE_A.id, owner=operator_.key, sign=operator_.sign, at=1.0)
+        assert verdict(theirs, order).acts[subject(given, NODE_A.id)].record == order
+
+
+def test_a_providers_operator_cannot_number_an_act_above_the_whole_fabrics():
+    theirs = act_record("evict", NODE_A, by=FLEET_A, seq=MOST)
+    order = write_act(held(theirs), "readmit", NODE_A.id, owner=OPERATOR.key, sign=OPERATOR.sign, at=1.0)
+    assert verdict(theirs, order).evicted == {}
+
+
+def test_an_operator_of_another_provider_is_but_a_member_on_the_own_node():
+    also = successor(CHARTER, *OPERATORS, operator(ANN, "fleet", scope="provider:b"))
+    theirs = act_record("drain", NODE_A, by=ANN, seq=MOST)
+    order = act_record("undrain", NODE_A, by=FLEET_A, seq=MOST)
+    assert verdict(also, theirs, order).acts[subject("drain", NODE_A.id)].record == order
+
+
+def held(*records):
+    replica = Replica()
+    for record in records:
+        replica.apply(record)
+    return replica
 
 
 SIGNERS = st.sampled_from([OPERATOR, FLEET_A, FLEET_B, ANN, STRANGER])
 ORDERS = st.builds(
     lambda verb, by, seq, at: act_record(verb, NODE_A, by=by, seq=seq, at=float(at)),
-    st.sampled_from(FLEET_ACTS), SIGNERS, st.integers(1, 4), st.integers(0, 3),
+    st.sampled_from(FLEET_ACTS), SIGNERS, st.integers(1, 4) | st.just(MOST), st.integers(0, 3),
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tests.people import (
     successor,
 )
 
+MOST, DAY_S = 2**64 - 1, 86_400.0
 HUB, NODE, INVITE, ANN, STRANGER = Person(20), Person(21), Person(30), Person(40), Person(99)
 OWNER_A, OWNER_B = Person(50), Person(51)  # owners of one provider each
 CHARTER = successor(
@@ -66,20 +67,61 @@ def test_an_operator_without_the_verb_may_not_invite():
     assert verdict(charter, *joined(by=STRANGER)).admissions == {}
 
 
-@pytest.mark.parametrize("taken", [
-    {"provider": "other"}, {"roles": ("worker", "launcher")}, {"max_nodes": 3},
+@pytest.mark.parametrize("said", [
+    {"provider": "other"}, {"roles": ("worker", "launcher")}, {"roles": ()}, {"max_nodes": 3}, {"max_nodes": 1},
+    {"not_after": 1.0},
 ])  # fmt: skip
-def test_a_membership_that_takes_more_than_its_invite_gives_counts_for_nothing(taken):
-    given = invite(INVITE, roles=("worker",), max_nodes=2)
-    wide = membership(ANN, by=INVITE, not_after=None, **{"roles": ("worker",), "max_nodes": 2, **taken})
-    view = verdict(given, wide, acceptance(INVITE, ANN, by=HUB))
-    assert view.admissions == {}
-    assert any(kind == "membership" and why.startswith("it takes more") for kind, why in reasons(view))
+def test_a_member_has_what_the_invite_says_whatever_its_membership_does(said):
+    given = {"offered": {"roles": ("worker",), "max_nodes": 2, "days": 5}, "roles": ("worker",), "max_nodes": 2}
+    plain = verdict(*joined(**given)).admissions[ANN.key]
+    assert (plain.provider, plain.roles, plain.max_nodes) == ("lab", {"worker"}, 2)
+    assert plain.not_after == 5 * DAY_S
+    again = membership(ANN, by=INVITE, seq=MOST, **{"not_after": None, **said})  # whoever has the token signs with it
+    assert verdict(*joined(**given), again).admissions[ANN.key] == plain
 
 
-def test_a_membership_may_take_less():
-    view = verdict(*joined(roles=("worker",), max_nodes=1))
-    assert (view.admissions[ANN.key].roles, view.admissions[ANN.key].max_nodes) == ({"worker"}, 1)
+def test_whoever_else_holds_a_used_token_cannot_take_its_member_out():
+    mine = (*joined(), certificate(NODE, by=ANN, roles=("worker",)))
+    for said in ({"roles": (), "not_after": 1.0}, {"provider": "elsewhere"}):
+        thief = membership(ANN, by=INVITE, seq=MOST, **{"not_after": None, **said})
+        assert verdict(*mine, thief, now=500.0).grants == verdict(*mine, now=500.0).grants != {}
+
+
+# --- what one provider's owner gives
+
+EVERY_ROLE = ("worker", "ingress", "relay", "accounts", "launcher", "placer", "observer")
+
+
+def test_an_owner_for_one_provider_gives_no_role_that_reaches_beyond_it():
+    signed = membership(ANN, by=OWNER_A, provider="a", roles=EVERY_ROLE)
+    invited = joined(by=OWNER_A, provider="a", offered={"roles": EVERY_ROLE})
+    for records in ((signed,), invited):
+        view = verdict(*records, certificate(NODE, by=ANN, roles=EVERY_ROLE))
+        assert view.grants[NODE.id, ANN.key].roles == {"worker", "observer"}
+        assert NODE.key not in view.accepters
+    wide = membership(ANN, provider="a", roles=EVERY_ROLE)
+    assert verdict(wide, certificate(NODE, by=ANN, roles=EVERY_ROLE)).grants[NODE.id, ANN.key].roles == set(EVERY_ROLE)
+
+
+def test_the_whole_fabrics_invite_comes_before_a_providers_for_the_same_key():
+    wide = joined(provider="a", offered={"roles": EVERY_ROLE})
+    for days in range(1, 9):  # whatever their hashes
+        for provider, by in (("a", OWNER_A), ("b", OWNER_B)):
+            also = invite(INVITE, by=by, provider=provider, days=days, roles=("worker",))
+            said = membership(ANN, by=INVITE, provider="b", not_after=None, seq=2)
+            for records in ((also,), (also, said)):
+                assert verdict(*wide, *records).admissions[ANN.key] == verdict(*wide).admissions[ANN.key]
+
+
+def test_an_invite_for_an_owners_own_key_changes_nothing_about_what_that_one_signed():
+    signed = (membership(ANN, provider="a"), certificate(NODE, by=ANN))
+    also = invite(OPERATOR, by=OWNER_A, provider="a", roles=())
+    assert verdict(*signed, also).grants == verdict(*signed).grants != {}
+
+
+def test_anothers_invite_of_the_same_key_gives_no_more_time_to_use_it():
+    late = (invite(INVITE, accept_by=100.0), joined()[1], acceptance(INVITE, ANN, by=HUB, at=500.0))
+    assert verdict(*late, invite(INVITE, by=OWNER_B, provider="b")).admissions == {}
 
 
 def test_what_is_beyond_an_invite():

@@ -184,6 +184,14 @@ def test_an_evicted_hub_is_no_path():
     assert is_suspect(*linked, doubt_record(HUB, LEAF), act_record("evict", OTHER_HUB))
 
 
+def test_what_a_clock_ahead_saw_as_expired_counts_again_once_it_is_right():
+    views = Views(registry_of(certificate(LEAF, not_after=1_000.0), node_record(LEAF)), FABRIC)
+    assert LEAF.id in views.at(500.0).nodes
+    assert LEAF.id not in views.at(90_000.0).nodes
+    assert LEAF.id in views.at(600.0).nodes
+    assert views.at(700.0) is views.at(600.0)
+
+
 def kept_for(*whom, project="", user=""):
     body = Replica(node_run=1, engine="demo", models=(Offer(id="m"),), serve_to=whom)
     view = shot(node_record(LEAF), LEAF.write(body, f"{LEAF.id}/e0", run=1, rank=Rank.SERVING, seq=1))

@@ -17,7 +17,7 @@ import aiohttp
 
 from node.client import Answer, Caller
 from node.demo import MODEL, DemoFabric, demo_engine_command
-from node.scenario import until_called
+from node.scenario.traffic import until_called
 from tests.bench.report import conditions
 from tests.soak.join import measure
 

@@ -1,0 +1,1 @@
+"""The demo's script: what is called, ordered and broken, and what must hold."""
