@@ -2,6 +2,7 @@
 
 from node.ask.judge import Whom, may_ask
 from node.ask.question import Asked, LogArgs, Question
+from registry.replica import Replica
 from registry.validity import standing
 from tests.people import (
     FABRIC,
@@ -15,7 +16,6 @@ from tests.people import (
     operator,
     successor,
 )
-from tests.people import Registry as Replica
 
 NOW = 1_800_000_000.0
 

@@ -4,8 +4,8 @@ from node.keeper import Keeper
 from node.recordfile import frames
 from registry.kinds import Act
 from registry.record import Draft, seal
+from registry.replica import Replica
 from tests.people import OPERATOR, Person
-from tests.people import Registry as Replica
 
 STRANGER = Person(98)
 

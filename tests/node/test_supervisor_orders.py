@@ -58,6 +58,7 @@ def test_an_engine_that_ends_while_its_node_does_is_not_started_again(tmp_path):
             first = await one.serving()
             one.supervisor.drain()
             one.supervisor.begin_no_more()
+            assert first.pid is not None
             os.kill(first.pid, signal.SIGTERM)  # as Slurm tells every process of a job
             await one.until(lambda s: s.rank is Rank.LEFT)
             assert {s.run for s in one.published} == {first.run}
