@@ -47,7 +47,7 @@ fmt: $(DEV) ## format and apply safe fixes
 	@$(BIN)/ruff format -q .
 	@$(BIN)/ruff check -q --fix .
 
-test-real: $(REAL) ## real processes and a real vLLM (built once in ~/.cache/tela)
+test-real: $(REAL) ## real processes, a real Slurm (as root) and a real vLLM (built once in ~/.cache/tela)
 	@$(BIN)/pytest -q -m real tests/real $(ARGS)
 
 sim: $(DEV) ## the simulator over many seeds (SEEDS=200)

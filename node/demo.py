@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -62,11 +63,12 @@ class Authority:
 
 def found_authority(rng: Random, now: float, ingresses: int = 1) -> Authority:
     """Found a fabric: every key is made from `rng`; `now` is unix seconds."""
-    operator, operator_sign = seed_signer(rng.randbytes(32))
+    seed = rng.randbytes(32)
+    operator, operator_sign = seed_signer(seed)
+    stranger, stranger_sign = seed_signer(sha256(b"stranger" + seed).digest())
     member, member_sign = seed_signer(rng.randbytes(32))
     seeds = tuple(rng.randbytes(32) for _ in range(ingresses))
     secret = mint(rng.randbytes(32))
-    stranger, stranger_sign = seed_signer(rng.randbytes(32))
     body = Membership(
         member=member,
         provider=PROVIDER,
