@@ -110,6 +110,16 @@ class Ledger:
             return f"{self.unwritten} requests wait for their usage rows to be written"
         return self._trouble
 
+    def look(self) -> str | None:
+        """Say why requests are refused, or would be: as `trouble`, and try to write. One small write, which blocks."""
+        if (trouble := self.trouble) is not None:
+            return trouble
+        try:
+            self._segments.probe()
+        except TelaError as error:
+            return error.message
+        return None
+
     @property
     def unwritten(self) -> int:
         """Return the number of requests begun whose row is not durable yet."""

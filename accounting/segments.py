@@ -19,6 +19,8 @@ from registry.errors import TelaError
 # About 2,000 intents: read back in milliseconds, and rotated (some 50 µs) every few seconds at most.
 DEFAULT_SEGMENT_B = 256 * 1024
 
+# A page: what the last block of a segment has room for says nothing about the disk.
+_PROBE = bytes(4096)
 _NAME = re.compile(r"intents-(\d{8,})\.jsonl(\.corrupt)?\Z")
 
 
@@ -83,6 +85,21 @@ class SegmentWriter:
             live.discard(rid)
             dead = self._take_if_dead(segment)
         self._delete(dead)
+
+    def probe(self) -> None:
+        """Write a page beside the segments and take it away again.
+
+        Raises:
+            TelaError: the disk takes nothing now (`ledger_unavailable`).
+        """
+        path = self._directory / ".probe"
+        try:
+            path.write_bytes(_PROBE)
+        except OSError as error:
+            raise unavailable(f"nothing can be written to {self._directory}: {error.strerror}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def close(self) -> None:
         """Close the current segment; it stays on disk while one of its intents is unsettled."""

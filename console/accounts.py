@@ -13,12 +13,11 @@ from console.publishing import publish
 from console.signer import Signer, operator_signer
 from console.views.words import moment
 from registry.errors import TelaError
+from registry.ids import account_id
 from registry.kinds import Body, KeyGrant, Revocation, audience_of, encode_body, kind_of
 from registry.record import Draft, Record, seal
 from registry.text import clean
 
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ID_CHARS = 10
 MAX_SHOWN = 8
 KEY_COLUMNS = ("id", "state", "user", "project", "label", "models", "expires", "by")
 
@@ -69,7 +68,7 @@ class Accounts:
         Raises:
             TelaError: this operator may not.
         """
-        key = "k_" + "".join(secrets.choice(_BASE62) for _ in range(_ID_CHARS))
+        key = account_id(self._signer.key, secrets.token_bytes(8))
         self._publish(key, grant)
         return key
 

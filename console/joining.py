@@ -36,7 +36,7 @@ MAX_SKEW_S = 600.0  # beyond it hubs speak of clocks, not of expiries
 BRIEF_S = 15.0 - LEEWAY_S
 LONG_S = MAX_SKEW_S - LEEWAY_S
 TOO_BRIEF = frozenset({"expired", "clock_off"})
-FINAL = frozenset({"exhausted", "revoked", "invite_expired", "invite_unknown", "beyond_invite", "not_admitted"})
+FINAL = frozenset({"exhausted", "revoked", "invite_expired", "invite_unknown", "not_admitted"})
 
 
 class Joined(NamedTuple):
@@ -226,7 +226,6 @@ def _refusals(invitation: Invitation) -> dict[str, tuple[str, str]]:
         ),
         "revoked": ("this invite was taken back by an operator", f"ask {by} why, and for a new one"),
         "invite_unknown": ("the fabric does not know whoever signed this invite as one who may invite", again),
-        "beyond_invite": ("the membership says more than its invite allows", "upgrade tela here, then join again"),
         "not_admitted": ("the hub knows nobody who stands behind this invite", again),
         "clock_off": (
             "this host's clock and the hub's are more than ten minutes apart",

@@ -13,7 +13,6 @@ from registry.charter import OWNER, admit, may, offer
 from registry.clock import is_expired
 from registry.ids import key_id
 from registry.kinds import Acceptance, Body, Charter, Invite, Membership, audience_of, encode_body, kind_of, read_body
-from registry.memberships import beyond
 from registry.record import Draft, Record, Sign, seal
 from registry.replica import Replica
 from registry.validity import Standing, standing
@@ -219,7 +218,7 @@ def _is_copied(record: Record, body: Invite, after: Judged) -> bool:
 
 
 def _is_offered(member: bytes, name: str, after: Judged) -> bool:
-    """Whether a member's membership fits an invite by somebody who still may."""
+    """Whether somebody who still may stands behind the invite a member's membership was made of."""
     offers = [
         body
         for record, body in after.replica.of_kind("invite")
@@ -227,11 +226,9 @@ def _is_offered(member: bytes, name: str, after: Judged) -> bool:
         and isinstance(body, Invite)
         and may(after.charter, record.key.owner, OWNER, provider=body.provider)
     ]
-    return any(
-        beyond(body, offered) is None
+    return bool(offers) and any(
+        isinstance(body, Membership) and body.member == member and key_id(record.key.owner) == name
         for record, body in after.replica.of_kind("membership")
-        if isinstance(body, Membership) and body.member == member and key_id(record.key.owner) == name
-        for offered in offers
     )
 
 

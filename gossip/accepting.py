@@ -7,7 +7,7 @@ lasts for the invite's days after that. So what is in use does not end, and what
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gossip.invited import Door
+from gossip.invited import Door, is_heard
 from registry.ids import key_id
 from registry.kinds import Acceptance, Membership, read_body
 from registry.record import Record
@@ -37,8 +37,9 @@ def renewals(members: Iterable[bytes], door: Door) -> list[Acceptable]:
     invites = {admissions[member].invite: member for member in members if member in admissions}
     said: dict[str, list[Acceptance]] = {}
     for record, body in door.replica.of_kind("acceptance"):
-        is_counting = record.key.owner in door.standing.accepters
-        if is_counting and isinstance(body, Acceptance) and invites.get(record.key.id) == body.member:
+        if not isinstance(body, Acceptance) or invites.get(record.key.id) != body.member:
+            continue
+        if is_heard(record, body, door.standing):  # also of a hub that is gone, or what it let in would end
             said.setdefault(record.key.id, []).append(body)
     # When an invite was used in time is not for this node to say anew, only that it is in use.
     return [

@@ -27,7 +27,6 @@ REFUSALS = {
     "revoked": "an operator revoked its invite or membership",
     "invite_unknown": "its invite was signed by no owner of this fabric",
     "invite_expired": "its invite was not used in time: ask for a new one",
-    "beyond_invite": "its membership says more than its invite allows",
     "exhausted": "its invite was accepted by another key: an invite is for one person",
     "not_accepted": "no hub accepted its invite yet, and this node may not: ask a hub named in the charter",
     "not_ready": "this hub started a moment ago, and has not heard yet whom others accepted: come again",

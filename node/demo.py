@@ -69,15 +69,6 @@ def found_authority(rng: Random, now: float, ingresses: int = 1) -> Authority:
     member, member_sign = seed_signer(rng.randbytes(32))
     seeds = tuple(rng.randbytes(32) for _ in range(ingresses))
     secret = mint(rng.randbytes(32))
-    body = Membership(
-        member=member,
-        provider=PROVIDER,
-        roles=("worker", *HUB_ROLES),
-        not_after=now + LIFE_S,
-        max_nodes=1000,
-    )
-    grant = KeyGrant(label="demo", user="demo", digest=digest(secret))
-    draft = Draft("key", key_id(digest(secret)), encode_body(grant), audience_of(grant), seq=1)
     charter = _charter(operator, stranger, tuple(seed_signer(seed)[0] for seed in seeds))
     founding = seal(Draft("charter", "0", encode_body(charter)), operator, operator_sign)
     return Authority(
@@ -86,14 +77,24 @@ def found_authority(rng: Random, now: float, ingresses: int = 1) -> Authority:
         operator_sign=operator_sign,
         stranger=stranger,
         stranger_sign=stranger_sign,
-        membership=admit(body, operator, operator_sign),
+        membership=admit(_membership(member, now), operator, operator_sign),
         member=member,
         member_sign=member_sign,
         ingress_seeds=seeds,
         secret=secret,
-        key=seal(draft, operator, operator_sign),
+        key=seal(_first_key(secret), operator, operator_sign),
         now=now,
     )
+
+
+def _membership(member: bytes, now: float) -> Membership:
+    roles = ("worker", *HUB_ROLES)
+    return Membership(member=member, provider=PROVIDER, roles=roles, not_after=now + LIFE_S, max_nodes=1000)
+
+
+def _first_key(secret: str) -> Draft:
+    grant = KeyGrant(label="demo", user="demo", digest=digest(secret))
+    return Draft("key", key_id(digest(secret)), encode_body(grant), audience_of(grant), seq=1)
 
 
 def _charter(operator: bytes, stranger: bytes, ingresses: tuple[bytes, ...]) -> Charter:

@@ -68,7 +68,9 @@ class Keeper:
         unwanted = sum(not self._takes(record, accounts=accounts) for record in self._found)
         self._found = []
         if unwanted:
+            self._journal.renounce()  # so that a disk which is full now is no way out
             self._journal.compact([entry.record for entry in self._replica])
+            self._tell(self._journal.trouble)
         self._kept = {entry.record.key: entry.record.order.hash for entry in self._replica}
         own = [entry.record for entry in self._replica if entry.record.key.owner == owner]
         node = next((record for record in own if record.key.kind == "node"), None)

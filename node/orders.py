@@ -70,6 +70,25 @@ def is_past(act: Act, run: int, started: float) -> bool:
     return act.run < run if act.run else act.at < started - LEEWAY_S
 
 
+def is_done(act: Act, replica: Replica, owner: bytes) -> bool:
+    """Whether a later order to begin anew was carried out already: an earlier one may stand again after it. Pure.
+
+    Args:
+        act: the order.
+        replica: with what came of others.
+        owner: the key of the node they were about.
+    """
+    name = subject(act.verb, act.target)
+    return act.verb == "restart" and any(
+        act.at < entry.body.at - LEEWAY_S
+        for entry in replica.of_kind("outcome")
+        if entry.record.key.owner == owner
+        and entry.record.key.id == name
+        and isinstance(entry.body, Outcome)
+        and entry.body.state == "done"
+    )
+
+
 def answered(replica: Replica, owner: bytes) -> set[bytes]:
     """The hashes of the acts to which a key has said an outcome."""
     return {
@@ -87,7 +106,7 @@ class Orders:
         mesh: carries them.
         is_hub: whether it turns others away.
         fleet: this node's engines; None on one without.
-        started: when this run began, unix seconds.
+        started: when this run began, unix seconds of fabric time.
         fabric: unix seconds, fabric time.
         say: narration.
     """
@@ -99,7 +118,7 @@ class Orders:
         mesh: Mesh,
         is_hub: bool,
         fleet: Fleet | None,
-        started: float,
+        started: Callable[[], float],
         fabric: Callable[[], float],
         say: Callable[[dict[str, object]], None],
     ) -> None:
@@ -120,8 +139,11 @@ class Orders:
         self._handled |= answered(self._mesh.replica, self._author.key)
         for todo in due(standing, self._author.id, self._handled, is_hub=self._is_hub):
             self._handled.add(todo.record.order.hash)
-            if is_past(todo.act, self._author.run, self._started):
+            if is_past(todo.act, self._author.run, self._started()):
                 self._answer(todo, "done", f"this run began after it: {self._author.run}")
+                continue
+            if is_done(todo.act, self._mesh.replica, self._author.key):
+                self._answer(todo, "done", "the engines began anew after it")
                 continue
             self._say({"event": "act", "verb": todo.act.verb, "target": todo.act.target, "reason": todo.act.reason})
             self._take_up(todo, tasks)

@@ -33,7 +33,7 @@ from node.statedir import keep_to, next_run_of
 from node.tunnel import REQUEST
 from registry.author import Author
 from registry.clock import Clock
-from registry.errors import RecordRefused, TelaError
+from registry.errors import TelaError
 from registry.kinds import ACCOUNTS_ROLES, HUB_ROLES, Node, read_body
 from registry.record import Record, seed_signer
 from registry.replica import Replica
@@ -70,9 +70,7 @@ class NodeProcess:
         self.proofs = Proofs(config, clock)
         keep_to(self.state, self.proofs.fabric_id)
         self.replica = Replica()
-        for record in self.proofs.first():
-            with contextlib.suppress(RecordRefused):  # of an older release; what is missing is said by the hubs
-                self.replica.apply(record)
+        self.proofs.teach(self.replica)
         key, sign = seed_signer(config.seed)
         self.keeper = Keeper(self.state, self.replica, now=clock.now, wall=clock.wall, say=say)
         self.accounts = not ACCOUNTS_ROLES.isdisjoint(config.roles)
@@ -101,6 +99,7 @@ class NodeProcess:
         self.door: Door | None = None
         self.engines: Engines | None = None
         self.started = clock.wall()
+        self._began = clock.now()
         self.version = VERSION
         self._face: Controlling | None = None
         self._closing: Callable[[], None] = lambda: None  # ends the control API
@@ -270,7 +269,7 @@ class NodeProcess:
             mesh=self.mesh,
             is_hub=is_hub,
             fleet=self.engines,
-            started=self.started,
+            started=lambda: self.mesh.fabric_now() - (self.clock.now() - self._began),
             fabric=self.mesh.fabric_now,
             say=self.say,
         )
@@ -306,9 +305,11 @@ class NodeProcess:
         self.stop()
 
     async def _certify(self) -> None:
+        is_due = self.proofs.is_overtaken(self.replica)  # later, one above it is its member's will
         while True:
-            if self.proofs.is_due():
-                record = self.proofs.certify_again()
+            if is_due or self.proofs.is_due():
+                is_due = False
+                record = self.proofs.certify_again(self.replica)
                 if record is None:
                     return
                 self._publish(record)

@@ -5,7 +5,7 @@ import msgspec
 from node.config import NodeConfig
 from registry.charter import certify
 from registry.clock import LEEWAY_S, Clock
-from registry.errors import TelaError
+from registry.errors import RecordRefused, TelaError
 from registry.kinds import Certificate, Charter, read_body
 from registry.record import Record, decode, seed_signer
 from registry.replica import Replica
@@ -45,6 +45,22 @@ class Proofs:
         invited = [self.invite] if self.invite else []
         return [*self.charters, *invited, self.membership, *self.others, self.certificate]
 
+    def teach(self, replica: Replica) -> None:
+        """Put into a replica what is known first, but for what others wrote and this release refuses.
+
+        Raises:
+            TelaError: what this node itself shows is refused.
+        """
+        own = {record.order.hash for record in [*self.charters, self.membership, self.certificate]}
+        for record in self.first():
+            try:
+                replica.apply(record)
+            except RecordRefused as refusal:
+                if record.order.hash in own:
+                    text = f"this release does not take the {record.key.kind} this node shows: {refusal.reason}"
+                    hint = "use the release that made it, or join the fabric again: tela join @FILE"
+                    raise TelaError(text, hint=hint, code="bad_proof") from refusal
+
     def shown(self, replica: Replica) -> tuple[Record, ...]:
         """What a greeting carries: membership, certificate, the invite behind them and a word of its acceptance."""
         proofs = [self.membership, self.certificate]
@@ -56,19 +72,26 @@ class Proofs:
             proofs += sorted(accepted, key=lambda record: record.order)[-1:]
         return tuple(proofs)
 
+    def is_overtaken(self, replica: Replica) -> bool:
+        """Whether another certificate stands above it: of an earlier run, whose clock was ahead."""
+        held = replica.get(self.certificate.key)
+        return held is not None and held.record.order > self.certificate.order
+
     def is_due(self) -> bool:
         """Whether the certificate should be signed again: a day of it is gone, or the clock was set since."""
         body = read_body(self.certificate)
         left_s = body.not_after - self._clock.wall() if isinstance(body, Certificate) else 0.0
         return not CERTIFIED_S - DAY_S < left_s <= CERTIFIED_S + LEEWAY_S
 
-    def certify_again(self) -> Record | None:
-        """A certificate that lasts longer; None without the member's key."""
+    def certify_again(self, replica: Replica) -> Record | None:
+        """A certificate that lasts longer, above any that is held; None without the member's key."""
         seed, body = self._config.member_seed, read_body(self.certificate)
         if seed is None or not isinstance(body, Certificate):
             return None
         key, sign = seed_signer(seed)
         wall = self._clock.wall()
         longer = msgspec.structs.replace(body, not_after=wall + CERTIFIED_S)
-        self.certificate = certify(longer, key, sign, seq=int(wall * 1000))
+        held = replica.get(self.certificate.key)  # its number may be of a clock that was ahead
+        last = max(self.certificate.order.seq, held.record.order.seq if held is not None else 0)
+        self.certificate = certify(longer, key, sign, seq=max(int(wall * 1000), last + 1))
         return self.certificate

@@ -7,13 +7,13 @@ the registry does not admit.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gossip.invited import is_heard
 from node.config import HubAddress
 from node.fabricdir import FabricDir
 from registry.charter import OWNER, may
 from registry.ids import key_id
-from registry.kinds import Acceptance, Charter, Invite, Membership
+from registry.kinds import Acceptance, Charter, Invite
 from registry.lifecycle import Rank
-from registry.memberships import beyond
 from registry.record import Key, Record
 from registry.replica import Replica
 from registry.validity import Standing
@@ -119,28 +119,24 @@ def _proofs(replica: Replica, standing: Standing, charter: Charter, member: byte
         (body.renewed, record)
         for record, body in replica.of_kind("acceptance")
         if record.key.id == admission.invite
-        and record.key.owner in standing.accepters
         and isinstance(body, Acceptance)
         and body.member == member
+        and is_heard(record, body, standing)
     ]
     hubs = {hub.key for hub in charter.hubs}
     # Whoever knows nothing but the charter knows its hubs, and has to be told of any other by somebody.
     named = [word for word in words if word[1].key.owner in hubs]
     chosen = [max(some, key=lambda word: (word[0], word[1].order.hash))[1] for some in (words, named) if some]
-    return [*_invite(replica, charter, admission.invite, member), *dict.fromkeys(chosen)]
+    return [*_invite(replica, charter, admission.invite), *dict.fromkeys(chosen)]
 
 
-def _invite(replica: Replica, charter: Charter, name: str, member: bytes) -> list[Record]:
-    memberships = [
-        body for _, body in replica.of_kind("membership") if isinstance(body, Membership) and body.member == member
-    ]
+def _invite(replica: Replica, charter: Charter, name: str) -> list[Record]:
     counting = [
         record
         for record, body in replica.of_kind("invite")
         if record.key.id == name
         and isinstance(body, Invite)
         and may(charter, record.key.owner, OWNER, provider=body.provider)
-        and any(beyond(membership, body) is None for membership in memberships)
     ]
     return [min(counting, key=lambda record: record.order.hash)] if counting else []
 

@@ -109,6 +109,9 @@ def _warnings(node: "NodeProcess", view: Snapshot, offset: float) -> Iterable[Wa
         yield _warning("clock", "warning", text, "set it: chronyc makestep, or ask who runs the host")
     if (trouble := node.keeper.trouble) is not None:
         yield _warning("journal", "warning", trouble.text, trouble.hint)
+    if node.door is not None and (why_not := node.door.ledger.look()) is not None:
+        text = f"usage cannot be recorded, so calls are refused: {why_not}"
+        yield _warning("ledger", "error", text, f"make room on the disk of {node.state / 'ledger'}")
 
 
 def _entitlement(node: "NodeProcess", view: Snapshot) -> WarningView | None:

@@ -189,10 +189,3 @@ def offer_for(body: Membership, offers: Iterable[Offer], charter: Charter) -> Of
         return is_narrow, offer.invite.provider != body.provider, offer.record.order.hash
 
     return min(offers, key=turn)
-
-
-def beyond(body: Membership, invite: Invite) -> str | None:
-    """Why a membership says more than its invite allows; None when it does not. The invite's terms count either way."""
-    if body.provider != invite.provider or not set(body.roles) <= set(invite.roles):
-        return "it takes more than its invite gives"
-    return "it takes more nodes than its invite gives" if body.max_nodes > invite.max_nodes else None

@@ -51,7 +51,7 @@ def _names(rows: str, field: str, begun: str) -> list[str]:
     try:
         with _within(DEADLINE_S):
             names = {str(row[field]) for row in _view()[rows]}
-    except (TelaError, TimeoutError, KeyError, TypeError):
+    except (TelaError, _Late, KeyError, TypeError):
         return []
     return sorted(name for name in names if name.startswith(begun) and is_id(name))
 
@@ -62,12 +62,16 @@ def _view() -> dict[str, Any]:
     return control_here(None).get("/view")
 
 
+class _Late(Exception):
+    """The time is up. No OSError, which whoever waits for a node takes for that node's fault, and asks the next."""
+
+
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
     """A deadline for everything inside, whatever it waits for. For the main thread of a short life."""
 
     def late(_number: int, _frame: object) -> None:
-        raise TimeoutError
+        raise _Late
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)

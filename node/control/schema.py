@@ -264,7 +264,8 @@ class View(_View, frozen=True, kw_only=True):
     replicas: tuple[ReplicaView, ...]
     models: tuple[ModelView, ...]
     acts: tuple[ActView, ...]
-    refused: tuple[RefusedView, ...]
+    refused: tuple[RefusedView, ...]  # operators' first, of others some; at most 200
+    refused_count: int  # of all there are
     operators: tuple[OperatorView, ...]
     hubs: tuple[HubView, ...]
     forks: tuple[str, ...]  # hashes of successors of the charter that are not followed
@@ -354,7 +355,8 @@ class Accounts(_View, frozen=True, kw_only=True):
     """GET /accounts."""
 
     keys: tuple[KeyView, ...]
-    refused: tuple[RefusedView, ...]
+    refused: tuple[RefusedView, ...]  # as in View
+    refused_count: int
 
 
 # --- /ask, errors

@@ -1,7 +1,7 @@
 """What the registry looks like from this node: whole, or what changed since a reader last looked."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import NamedTuple, cast
 
 from node.control.acts import Acts, operator_names
@@ -29,6 +29,7 @@ from registry.text import clean
 from registry.views import Snapshot
 
 MAX_REFUSED = 200  # anybody may write what counts nowhere; nobody reads more of it
+MAX_REFUSED_EACH = 16  # of one key that is no operator's, so that it hides nobody else's
 TABLES = ("nodes", "replicas", "models", "acts", "gauges")
 
 
@@ -83,6 +84,7 @@ class Viewer:
             models=cast("tuple[ModelView, ...]", tuple(tables["models"].values())),
             acts=cast("tuple[ActView, ...]", tuple(tables["acts"].values())),
             refused=refused_views(view.standing.refused, view),
+            refused_count=len(view.standing.refused),
             operators=tuple(
                 OperatorView(
                     key=each.key.hex(), id=key_id(each.key), name=each.name, verbs=each.verbs, scope=each.scope
@@ -126,8 +128,15 @@ def _gauge(row: object | None, now: float) -> GaugeView | None:
 
 
 def refused_views(refused: Iterable[tuple[Record, str]], view: Snapshot) -> tuple[RefusedView, ...]:
-    """Records that count nowhere, the first of them."""
+    """Records that count nowhere: what operators wrote first, then some of each other key's."""
     names = operator_names(view)
+    heard = sorted(refused, key=lambda each: each[0].key.owner not in names)
+    by: Counter[bytes] = Counter()
+    shown: list[tuple[Record, str]] = []
+    for record, why in heard:
+        by[record.key.owner] += 1
+        if record.key.owner in names or by[record.key.owner] <= MAX_REFUSED_EACH:
+            shown.append((record, why))
     return tuple(
         RefusedView(
             kind=record.key.kind,
@@ -136,7 +145,7 @@ def refused_views(refused: Iterable[tuple[Record, str]], view: Snapshot) -> tupl
             why=clean(why),
             hash=record.order.hash.hex(),
         )
-        for record, why in islice(refused, MAX_REFUSED)
+        for record, why in shown[:MAX_REFUSED]
     )
 
 

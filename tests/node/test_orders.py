@@ -48,7 +48,7 @@ class Bench:
             mesh=self.node.mesh,
             is_hub=is_hub,
             fleet=fleet,
-            started=STARTED,
+            started=lambda: STARTED,
             fabric=self.node.clock.fabric,
             say=self.said.append,
         )

@@ -52,7 +52,7 @@ def test_a_greeting_with_an_invite_carries_it_and_the_latest_word_that_it_was_ac
 def test_a_certificate_is_signed_again_for_longer_and_supersedes_the_old():
     mine = proofs()
     before = mine.certificate
-    record = mine.certify_again()
+    record = mine.certify_again(Replica())
     body = read_body(record)
     assert isinstance(body, Certificate)
     assert (body.node, body.roles, body.not_after) == (NODE.key, ("worker", "ingress", "relay"), WALL_S + CERTIFIED_S)
@@ -64,7 +64,7 @@ def test_a_certificate_is_signed_again_for_longer_and_supersedes_the_old():
 def test_without_the_members_key_nothing_is_signed():
     mine = proofs(member_seed=None)
     before = mine.certificate
-    assert mine.certify_again() is None
+    assert mine.certify_again(Replica()) is None
     assert mine.certificate == before
 
 

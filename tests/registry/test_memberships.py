@@ -1,7 +1,5 @@
 import pytest
 
-from registry.kinds import Invite, Membership
-from registry.memberships import beyond
 from registry.replica import Replica
 from registry.validity import standing
 from tests.people import (
@@ -122,12 +120,6 @@ def test_an_invite_for_an_owners_own_key_changes_nothing_about_what_that_one_sig
 def test_anothers_invite_of_the_same_key_gives_no_more_time_to_use_it():
     late = (invite(INVITE, accept_by=100.0), joined()[1], acceptance(INVITE, ANN, by=HUB, at=500.0))
     assert verdict(*late, invite(INVITE, by=OWNER_B, provider="b")).admissions == {}
-
-
-def test_what_is_beyond_an_invite():
-    offered = Invite(key=INVITE.key, provider="p", roles=("worker",), accept_by=0.0, max_nodes=2)
-    taken = Membership(member=ANN.key, provider="p", roles=("worker",), not_after=None, max_nodes=2)
-    assert beyond(taken, offered) is None
 
 
 def test_an_owner_has_to_say_until_when():
