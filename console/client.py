@@ -166,11 +166,7 @@ class _Answer:
         try:
             more = self._socket.recv(_READ_B)
         except TimeoutError:
-            raise TelaError(
-                "the node does not answer",
-                hint="it may be stopped or overloaded: look at its log, or stop it with `tela stop --now`",
-                code="no_answer",
-            ) from None
+            raise _no_answer() from None
         except OSError as error:
             raise _no_node(error.strerror or "the connection broke") from None
         if not more:
@@ -197,22 +193,25 @@ def _asked(path: Path, method: str, target: str, body: bytes, timeout_s: float) 
 
 
 def _connect(path: Path, timeout_s: float) -> socket.socket:
-    for attempt in range(CONNECTS):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.settimeout(timeout_s)
-            connection.connect(str(path))
-        except BlockingIOError as error:  # its queue is full for a moment
-            connection.close()
-            if attempt == CONNECTS - 1:
-                raise _no_node(error.strerror or str(error)) from None
+    try:
+        for _ in range(CONNECTS):
+            with suppress(BlockingIOError):  # its queue is full for a moment
+                return _connected(path, timeout_s)
             time.sleep(AGAIN_S)
-        except OSError as error:
-            connection.close()
-            raise _no_node(error.strerror or str(error)) from None
-        else:
-            return connection
-    raise _no_node("its queue is full")
+    except OSError as error:
+        raise _no_node(error.strerror or str(error)) from None
+    raise _no_answer()
+
+
+def _connected(path: Path, timeout_s: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(str(path))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -251,6 +250,14 @@ def _error(text: bytes, status: int) -> TelaError:
 
 def _no_node(why: str) -> TelaError:
     return TelaError(f"no talking to the node: {why}", hint="is it running? `tela start` starts one", code="no_node")
+
+
+def _no_answer() -> TelaError:
+    return TelaError(
+        "the node does not answer",
+        hint="it may be stopped or overloaded: look at its log, or stop it with `tela stop --now`",
+        code="no_answer",
+    )
 
 
 def find(places: HasRuntime, fabric: str, *, fabric_id: str = "", accounts: bool = False) -> Control:

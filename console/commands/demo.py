@@ -111,6 +111,7 @@ class Demo:
         self._clock = SystemClock()
         self._as_json = as_json
         self._is_quiet = False
+        self._told: dict[str, str] = {}  # what was told last of each node
         self._tally = Tally()
         self._stop = asyncio.Event()
         self._is_stoppable = False  # there is traffic, which is let end
@@ -239,8 +240,11 @@ class Demo:
             "engine": f"engine {event.get('state')} {_how(event)}",
         }
         told = words.get(str(event.get("event")))
-        if told is not None and (self._as_json or not self._is_quiet):
-            self._line({"node": name, **event}, clean(f"{name:12} {told}".rstrip()))
+        if told is None or (self._is_quiet and not self._as_json):
+            return
+        is_new = self._told.get(name) != told  # an engine also says when it can do more than it could
+        self._told[name] = told
+        self._line({"node": name, **event}, clean(f"{name:12} {told}".rstrip()) if is_new else None)
 
     def _report(self, step: Step) -> None:
         mark = "ok    " if step.ok else "FAILED"
