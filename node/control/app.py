@@ -135,7 +135,9 @@ class ControlApp:
         rows, refused = key_rows(source.replica, view.standing)
         names, now = operator_names(view), source.fabric()
         keys = tuple(key_view(row, names, now) for row in rows.values())
-        await wire.answer(asked.send, Accounts(keys=keys, refused=refused_views(refused, view), refused_count=len(refused)))
+        await wire.answer(
+            asked.send, Accounts(keys=keys, refused=refused_views(refused, view), refused_count=len(refused))
+        )
 
     # --- records
 

@@ -172,6 +172,20 @@ def test_half_a_line_on_a_full_disk_refuses_the_request_and_spoils_no_other(tmp_
     assert rids(tmp_path) == ["r1", "r3"]
 
 
+def test_a_full_disk_is_seen_before_a_request_comes_and_nothing_stays_of_the_look(tmp_path):
+    writer = SegmentWriter(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(TelaError) as caught:
+            writer.probe()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.code == "ledger_unavailable"
+    writer.probe()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_settling_on_another_thread_deletes_every_segment(tmp_path):
     writer = SegmentWriter(tmp_path, max_b=150)
     settled = threading.Thread(target=lambda: [writer.settled(rid, segment) for rid, segment in iter(handed.pop, None)])

@@ -1,5 +1,6 @@
 """The console's client: what it makes of answers, good and bad, and which socket it takes."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from console import client
 from console.client import Control, find
 from registry.errors import TelaError
 
@@ -129,6 +131,46 @@ def test_a_node_that_does_not_answer_is_not_waited_for(runtime):
         listening.listen()
         with pytest.raises(TelaError) as caught:
             Control(runtime / "s").get("/view", timeout_s=0.05)
+    assert caught.value.code == "no_answer"
+
+
+@pytest.fixture
+def crowded(runtime):
+    """A socket whose queue is full, and a way to take everybody in it."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(runtime / "s"))
+        listening.listen(1)
+        waiting = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+                connection.setblocking(False)
+                connection.connect(str(runtime / "s"))
+                waiting += 1
+
+        def take():
+            for _ in range(waiting):
+                listening.accept()[0].close()
+            asked, _ = listening.accept()
+            with asked:
+                asked.recv(65_536)
+                asked.sendall(ok(b"{}"))
+
+        yield take
+
+
+def test_a_node_whose_queue_is_full_is_asked_again(runtime, crowded):
+    taking = threading.Timer(0.1, crowded)
+    taking.start()
+    assert Control(runtime / "s").get("/view") == {}
+    taking.join()
+
+
+def test_a_node_whose_queue_stays_full_does_not_answer(runtime, crowded, monkeypatch):
+    monkeypatch.setattr(client, "AGAIN_S", 0.001)
+    with pytest.raises(TelaError) as caught:
+        Control(runtime / "s").get("/view")
     assert caught.value.code == "no_answer"
 
 

@@ -1,9 +1,11 @@
 """What a shell completes, and how long it waits."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -95,6 +97,22 @@ def test_a_node_that_does_not_answer_is_not_waited_for(listening):
     begun = time.monotonic()
     assert named(model_names, "") == []
     assert time.monotonic() - begun < 2
+
+
+def test_of_several_nodes_that_do_not_answer_none_is_waited_for(listening, account):
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(account / "XDG_RUNTIME_DIR/tela/lab-h1-1.sock"))
+        other.listen()
+        begun = time.monotonic()
+        assert named(model_names, "") == []
+        assert time.monotonic() - begun < 1.5
+
+
+def test_the_program_itself_completes_a_node(node, account):
+    env = {**os.environ, "_TELA_COMPLETE": "bash_complete", "COMP_WORDS": "tela drain h", "COMP_CWORD": "2"}
+    words = [sys.executable, "-m", "console"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["plain,h1@lab", "plain,h2@lab"], "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

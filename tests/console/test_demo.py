@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -133,11 +133,15 @@ def test_a_demo_that_is_told_twice_waits_for_nobody(temp):
     with demo_running() as (demo, _):
         (worker,) = of_demo(demo, "worker-1.json")
         os.kill(worker, signal.SIGSTOP)  # so it would be waited for
-        demo.send_signal(signal.SIGINT)
-        while "stopping" not in demo.stderr.readline():
-            pass
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(14) == 1  # told once, it waits for 15 s
+        try:
+            demo.send_signal(signal.SIGINT)
+            while "stopping" not in demo.stderr.readline():
+                pass
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(14) == 1  # told once, it waits for 15 s
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
     assert not list(temp.iterdir())
 
 

@@ -6,6 +6,7 @@ import base64
 import pytest
 
 from node.control.streams import MAX_STREAMS
+from node.control.viewer import MAX_REFUSED, MAX_REFUSED_EACH
 from node.events import Event
 from registry.charter import offer
 from registry.errors import TelaError
@@ -13,7 +14,7 @@ from registry.kinds import Act, Invite, KeyGrant, Outcome, encode_body
 from registry.lifecycle import Rank
 from registry.record import Audience, Draft, seal
 from tests.node.control import HUB, NOW, WORKER, Gauge, Shown, log_of, serving
-from tests.people import MEMBER, OPERATOR, Person, node_record, replica_record
+from tests.people import MEMBER, OPERATOR, Person, certificate, node_record, replica_record
 
 STRANGER = Person(99)
 
@@ -271,6 +272,25 @@ def test_an_act_of_somebody_who_may_not_says_why_it_counts_nowhere():
     run(main)
 
 
+def test_a_stranger_who_writes_much_hides_nothing_that_an_operator_wrote():
+    async def main(face):
+        flood = [
+            STRANGER.write(Act(verb="drain", target=f"n{at}", at=NOW), f"drain/n{at}", seq=1)
+            for at in range(MAX_REFUSED)
+        ]
+        void = certificate(STRANGER, by=OPERATOR)
+        other = act("evict", by=Person(98))
+        face.shown.apply(*flood, void, other)
+        view = await face.get("/view")
+        shown = [row["hash"] for row in view["refused"]]
+        assert view["refused_count"] == MAX_REFUSED + 2
+        assert len(shown) == MAX_REFUSED_EACH + 2
+        assert shown[0] == void.order.hash.hex()
+        assert other.order.hash.hex() in shown
+
+    run(main)
+
+
 def test_an_act_that_was_overtaken_says_so():
     async def main(face):
         old = act(seq=1)
@@ -302,6 +322,7 @@ def test_a_key_is_not_taken_by_a_node_without_the_shelf():
         assert "accounts" in result["why"]
         assert not list(face.shown.registry.of_kind("key"))
         assert (await face.refused("/accounts")).code == "no_accounts"
+        assert (await face.refused("/records?kind=key")).code == "no_accounts"
 
     run(main, Shown(accounts=False))
 

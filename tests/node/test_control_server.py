@@ -1,6 +1,7 @@
 """The control socket: whose it is, who may connect, and what lies in its place."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -146,5 +147,17 @@ def test_many_faces_are_answered_at_once():
         controls = [Control(face.server.path) for _ in range(50)]
         answers = await asyncio.gather(*(asyncio.to_thread(each.get, "/view") for each in controls))
         assert len({len(answer["nodes"]) for answer in answers}) == 1
+
+    run(main)
+
+
+def test_faces_that_come_while_the_node_is_busy_wait_in_its_queue():
+    async def main(face):
+        with contextlib.ExitStack() as stack:
+            for _ in range(200):  # the loop takes none of them meanwhile
+                connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+                connection.setblocking(False)
+                connection.connect(str(face.server.path))
+        assert (await face.get("/self"))["version"] == "0"
 
     run(main)

@@ -1,7 +1,7 @@
 """What others sent earlier must not keep a node from starting."""
 
 from node.keeper import Keeper
-from node.recordfile import frames
+from node.recordfile import frames, unframe
 from registry.kinds import Act
 from registry.record import Draft, seal
 from registry.replica import Replica
@@ -20,3 +20,4 @@ def test_a_record_that_this_release_refuses_does_not_keep_a_node_from_starting(t
     keeper.load(STRANGER.key)
     keeper.close()
     assert [entry.record for entry in replica.of_kind("act")] == [kept]
+    assert unframe((tmp_path / "journal").read_bytes()).raws == [kept.raw]

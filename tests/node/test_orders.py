@@ -238,6 +238,21 @@ def test_a_node_that_is_put_out_says_so_once_with_who_and_why_and_when_it_may_co
     run(main())
 
 
+def test_a_restart_that_another_overtook_is_not_carried_out_when_that_one_falls():
+    async def main():
+        fleet = Engines()
+        here = Bench(fleet=fleet)
+        record = order("restart", ME.id)
+        later = Outcome(act=b"l" * 32, state="done", at=here.node.clock.fabric() + 3600.0)
+        here.node.mesh.tell(methodcaller("publish", here.node.author.write(later, subject("restart", ME.id))))
+        async with asyncio.TaskGroup() as tasks:
+            here.look(tasks, record)
+            assert await here.outcome_of(record) == ("done", "the engines began anew after it")
+        assert fleet.restarts == []
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("run", "at", "past"),
     [(1, 500.0, True), (2, 500.0, False), (0, 500.0, False), (0, 380.0, False), (0, 379.0, True)],

@@ -1,8 +1,8 @@
 """What an old act does when it comes back."""
 
-from node.orders import answered, due, is_past
+from node.orders import answered, due, is_done, is_past
 from registry.acts import subject
-from registry.kinds import Outcome
+from registry.kinds import Act, Outcome, read_body
 from registry.replica import Replica
 from registry.validity import standing
 from tests.people import (
@@ -46,3 +46,14 @@ def test_an_operator_who_goes_makes_no_node_restart_again():
     assert not orders()
     replica.apply(successor(charter, both[0], both[1]))
     assert not orders()
+    assert [each.record for each in orders(run=1, started=NOW - 9 * DAY_S)] == [earlier]  # a run that saw the later one
+    assert is_done(read_body(earlier), replica, NODE.key)
+
+
+def test_an_order_to_begin_anew_that_comes_after_another_was_done_is_obeyed():
+    done = act_record("restart", NODE, seq=1, at=NOW - DAY_S)
+    said = NODE.write(Outcome(act=done.order.hash, state="done", at=NOW), subject("restart", NODE.id), run=1, seq=1)
+    replica = replica_of(done, said)
+    again = Act(verb="restart", target=NODE.id, at=NOW + 1)
+    assert not is_done(again, replica, NODE.key)
+    assert not is_done(Act(verb="drain", target=NODE.id, at=0.0), replica, NODE.key)

@@ -4,8 +4,10 @@ import pytest
 
 from node.config import NodeConfig
 from node.proofs import CERTIFIED_S, Proofs
+from registry.charter import certify
 from registry.errors import TelaError
 from registry.kinds import Certificate, read_body
+from registry.record import Draft, seal
 from registry.replica import Replica
 from tests.mesh import WALL_S, Guest, WallClock
 from tests.people import FABRIC, FOUNDING, MEMBER, OPERATOR, Person, certificate, membership
@@ -78,3 +80,29 @@ def test_a_first_record_that_is_no_charter_is_said_to_be_none():
 def test_a_certificate_is_signed_again_after_a_day_or_when_the_clock_was_set(left_days, due):
     ends = WALL_S + left_days * 86_400
     assert proofs(certificate=certificate(NODE, not_after=ends).raw).is_due() == due
+
+
+def test_a_certificate_of_a_clock_that_was_ahead_is_superseded_all_the_same():
+    body = Certificate(node=NODE.key, roles=("worker",), not_after=WALL_S)
+    ahead = certify(body, MEMBER.key, MEMBER.sign, seq=int((WALL_S + 30 * 86_400) * 1000))
+    replica, mine = Replica(), proofs()
+    replica.apply(ahead)  # by an earlier run
+    assert mine.is_overtaken(replica)
+    assert replica.apply(mine.certify_again(replica))
+    assert not mine.is_overtaken(replica)
+
+
+def refused_by_this_release(kind, by):
+    return seal(Draft(kind, "x", b'{"no": "field"}', seq=1), by.key, by.sign)
+
+
+def test_what_others_wrote_and_this_release_refuses_is_left_out():
+    replica = Replica()
+    proofs(records=(refused_by_this_release("acceptance", HUB).raw,)).teach(replica)
+    assert {entry.record.key.kind for entry in replica} == {"charter", "membership", "certificate"}
+
+
+def test_what_a_node_shows_itself_has_to_be_taken():
+    with pytest.raises(TelaError) as caught:
+        proofs(membership=refused_by_this_release("membership", MEMBER).raw).teach(Replica())
+    assert caught.value.code == "bad_proof"

@@ -102,3 +102,14 @@ def test_a_node_nobody_entitled_says_so(tmp_path):
     assert [each.code for each in said.warnings] == ["not_entitled"]
     assert "tela whoami" in said.warnings[0].remedy
     assert said.node.until is None
+
+
+def test_a_ledger_that_cannot_be_written_is_warned_of_before_anybody_calls(tmp_path):
+    async def script(door):
+        (tmp_path / "ingress" / "ledger" / "intents" / ".probe").mkdir()
+        return warned(door.ingress)
+
+    said = shown(tmp_path, script)["ledger"]
+    assert said.severity == "error"
+    assert "calls are refused" in said.text
+    assert str(tmp_path / "ingress" / "ledger") in said.remedy
