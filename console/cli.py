@@ -71,7 +71,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is meant; of one that does not exist, the nearest names are said."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        is_typed = not ctx.resilient_parsing  # completion asks about what is not whole yet
+        if is_typed and args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)

@@ -100,8 +100,8 @@ def summary(view: Row, about: Row) -> list[str]:
         lines.append(f"door      {about['url'] or about['http']}")
     for warning in about["warnings"]:
         lines += [f"{warning['severity']:9} {warning['text']}", f"          {warning['remedy']}"]
-    if view["refused"]:
-        lines.append(f"refused   {counted(len(view['refused']), 'record')} of no effect; --json says which and why")
+    if view["refused_count"]:
+        lines.append(f"refused   {counted(view['refused_count'], 'record')} of no effect; --json says which and why")
     if view["forks"]:
         lines.append(f"fork      {counted(len(view['forks']), 'charter')} not followed; tela operators list")
     return [clean(line, 400) for line in lines if line.strip()]

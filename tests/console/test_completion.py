@@ -134,3 +134,15 @@ def test_the_shell_can_read_its_text(group, shell):
 
 def test_an_unknown_shell_is_used_wrongly(group):
     assert CliRunner().invoke(group, ["completion", "tcsh"]).exit_code == 2
+
+
+def test_a_mistyped_command_is_completed_with_nothing_and_no_error():
+    done = CliRunner().invoke(
+        cli,
+        [],
+        prog_name="tela",
+        env={"_TELA_COMPLETE": "bash_complete", "COMP_WORDS": "tela statsu v", "COMP_CWORD": "2"},
+    )
+    assert done.exit_code == 0
+    assert "Traceback" not in done.output
+    assert not isinstance(done.exception, Exception)

@@ -54,6 +54,7 @@ def view(*, nodes=(NODE,), replicas=(REPLICA,), models=(MODEL,), **more):
         "replicas": replicas,
         "models": models,
         "refused": [],
+        "refused_count": 0,
         "forks": [],
         **more,
     }
@@ -172,7 +173,7 @@ def test_engines_show_phase_and_what_is_under_way():
 
 
 def test_records_that_count_nowhere_and_forks_are_counted():
-    lines = page(refused=[{}], forks=["a", "b"])
+    lines = page(refused_count=1, forks=["a", "b"])
     assert lines[-2].startswith("refused   1 record of no effect")
     assert lines[-1].startswith("fork      2 charters not followed")
 
