@@ -14,11 +14,11 @@ from node.fabricdir import FabricDir
 from registry.acts import write_act
 from registry.ids import key_id
 from registry.kinds import Verb
+from registry.mandate import OF_MEMBERS
 from registry.record import decode
 from registry.replica import Replica
 from registry.text import clean
 
-OWN = frozenset({"drain", "undrain", "restart", "ack"})  # what a member may do with the own nodes
 FINAL = frozenset({"DONE", "REFUSED"})
 POLL_S = 0.1
 
@@ -45,7 +45,7 @@ def signer_for(verb: str, member: str, fabric: FabricDir, passphrase_file: str |
         TelaError: neither key is here, or it stays locked.
     """
     seed = fabric.member_seed()
-    if seed is not None and verb in OWN:
+    if seed is not None and verb in OF_MEMBERS:
         mine = member_signer(seed)
         if key_id(mine.key) == member:
             return mine

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from registry.acts import needs
 from registry.ids import key_id
 from registry.kinds import Act, Charter, Outcome, read_body
 from registry.lifecycle import Rank
@@ -15,8 +16,6 @@ from registry.record import Record
 from registry.text import clean
 from registry.validity import Standing
 from registry.views import NodeRow, ReplicaRow, Snapshot
-
-OWN = frozenset({"drain", "undrain", "restart"})  # acts of which only the target's own word counts as an outcome
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +64,7 @@ def outcomes(news: Iterable[Record], view: Snapshot, at: float) -> list[Event]:
         and isinstance(body := read_body(record), Outcome)
         and body.act in acts
         and (row := _row_of(view, key_id(record.key.owner))) is not None
-        and (row.id == acts[body.act].target if acts[body.act].verb in OWN else row.is_hub)
+        and (row.id == acts[body.act].target if needs(acts[body.act].verb) == "target" else row.is_hub)
     ]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from gossip.mesh import Mesh
 from node.events import evicted_by
-from registry.acts import subject
+from registry.acts import needs, subject
 from registry.author import Author
 from registry.clock import LEEWAY_S
 from registry.errors import TelaError
@@ -21,9 +21,6 @@ from registry.replica import Replica
 from registry.validity import Standing
 
 log = logging.getLogger(f"tela.{__name__}")
-
-OWN = frozenset({"drain", "undrain", "restart"})  # the target carries them out
-AT_THE_DOOR = frozenset({"evict", "readmit", "revoke"})  # every hub does
 
 
 class Todo(NamedTuple):
@@ -53,7 +50,7 @@ def due(standing: Standing, node: str, handled: set[bytes], *, is_hub: bool) -> 
         Todo(record, act)
         for record, act in standing.acts.values()
         if record.order.hash not in handled
-        and ((act.verb in OWN and act.target == node) or (is_hub and act.verb in AT_THE_DOOR))
+        and ((needs(act.verb) == "target" and act.target == node) or (needs(act.verb) == "hubs" and is_hub))
     ]
 
 
@@ -172,7 +169,7 @@ class Orders:
             self._answer(todo, "done", detail)
 
     async def _do(self, act: Act) -> str:
-        if act.verb in AT_THE_DOOR:
+        if needs(act.verb) == "hubs":
             return "let in again" if act.verb == "readmit" else "turned away"  # the mesh drops the link by itself
         if act.verb == "undrain":
             return "takes requests again"

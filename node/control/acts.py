@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from node.control.schema import ActState, ActView
+from registry.acts import needs
 from registry.ids import key_id
 from registry.kinds import Act, Outcome
 from registry.lifecycle import Rank
@@ -13,8 +14,6 @@ from registry.replica import Entry, Replica
 from registry.text import clean
 from registry.views import NodeRow, Snapshot
 
-AT_THE_TARGET = frozenset({"drain", "undrain", "restart"})  # the node it is about carries it out
-AT_EVERY_HUB = frozenset({"evict", "readmit", "revoke"})
 QUORUM = 2  # hubs that hold a record before it counts as accepted: one of them may die
 
 
@@ -104,20 +103,20 @@ class Acts:
         held = len(hubs.intersection(holders))
         if held < needed:
             return Progress("PENDING", f"held by {held} of {needed} hubs it needs" if hubs else "no hub is known")
-        if act.verb not in AT_THE_TARGET | AT_EVERY_HUB:
+        if needs(act.verb) == "nobody":
             return Progress("DONE", "")  # it is there to be read; nobody has to do anything
-        who = "its node" if act.verb in AT_THE_TARGET else "the hubs"
+        who = "its node" if needs(act.verb) == "target" else "the hubs"
         return Progress("ACCEPTED", f"waiting for {who}")
 
     def _said(self, record: Record, act: Act, needed: int) -> Progress | None:
         answers = self._outcomes.get((record.order.hash, record.key.id), {})
-        if act.verb in AT_THE_TARGET:
+        if needs(act.verb) == "target":
             answer = answers.get(act.target)
             if answer is None:
                 return None
             return Progress("DONE" if answer.state == "done" else "REFUSED", clean(answer.reason))
         done = [name for name, answer in answers.items() if answer.state == "done" and self._is_hub(name)]
-        if act.verb in AT_EVERY_HUB and len(done) >= needed:
+        if needs(act.verb) == "hubs" and len(done) >= needed:
             return Progress("DONE", f"done by {len(done)} of {max(len(done), len(self.hubs))} hubs")
         return None
 
