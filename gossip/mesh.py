@@ -254,6 +254,10 @@ class Mesh:
         """Let the brain say something: publish a record, announce a state."""
         self._obey(say(self._peer))
 
+    def publish(self, record: Record) -> None:
+        """Merge a record and tell the fabric of it, when it is news."""
+        self._obey(self._peer.publish(record))
+
     # --- dialling -------------------------------------------------------------------------------------------
 
     async def _dial(self, target: Address, url: str) -> Link | None:

@@ -64,7 +64,7 @@ class Agent:
             return
         ended = msgspec.structs.replace(body, cause=body.cause or Cause(reason="lost"), phase="", draining=False)
         record = self._author.write(ended, ghost.key.id, rank=Rank.LEFT, run=ghost.order.run)
-        self._mesh.tell(lambda peer: peer.publish(record))
+        self._mesh.publish(record)
 
     def serve(self) -> None:
         """The node is up."""
@@ -84,7 +84,7 @@ class Agent:
         )
         subject = replica_id(self._author.id, state.slot)
         record = self._author.write(body, subject, rank=state.rank, run=state.run)
-        self._mesh.tell(lambda peer: peer.publish(record))
+        self._mesh.publish(record)
         self._say(
             {
                 "event": "engine",

@@ -81,7 +81,7 @@ class Controlling:
         news: list[bool] = []
         for record in records:
             before = self._node.replica.version
-            self._node.mesh.tell(lambda peer, record=record: peer.publish(record))  # type: ignore[misc]
+            self._node.mesh.publish(record)
             news.append(self._node.replica.version != before)
         return news
 

@@ -97,7 +97,7 @@ class Keys:
 
     def _write(self, body: Minted | Revocation, key: str) -> None:
         record = self._author.write(body, key)
-        self._mesh.tell(lambda peer: peer.publish(record))
+        self._mesh.publish(record)
         self._held_until = 0.0  # whoever asked for it may look at once
 
 

@@ -189,7 +189,7 @@ class Orders:
             at=self._fabric(),
         )
         record = self._author.write(body, subject(todo.act.verb, todo.act.target))
-        self._mesh.tell(lambda peer: peer.publish(record))
+        self._mesh.publish(record)
         self._say(
             {"event": "outcome", "verb": todo.act.verb, "target": todo.act.target, "state": state, "detail": reason}
         )

@@ -127,9 +127,8 @@ class NodeProcess:
             TelaError: when an address cannot be had, the ledger not be opened, or another run of this node's key is
                 alive.
         """
-        urls = self.config.advertise or await self.mesh.listen()
-        if self.config.advertise:
-            await self.mesh.listen()
+        listening = await self.mesh.listen()
+        urls = self.config.advertise or listening
         async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             stack.callback(self.keeper.close)
             agent = self._agent(urls)
@@ -312,7 +311,7 @@ class NodeProcess:
                 record = self.proofs.certify_again(self.replica)
                 if record is None:
                     return
-                self._publish(record)
+                self.mesh.publish(record)
             await asyncio.sleep(LOOK_AT_CLOCK_S)
 
     async def _remember(self) -> None:
@@ -328,9 +327,6 @@ class NodeProcess:
                 except TelaError as error:
                     log.warning("nothing remembered", extra={"why": error.message})
             await asyncio.sleep(REMEMBER_EACH_S)
-
-    def _publish(self, record: Record) -> None:
-        self.mesh.tell(lambda peer: peer.publish(record))
 
     async def _look_around(self, agent: Agent) -> None:
         """Say what this host is, and begin to drain in time: at a job's end Slurm tells engines and nodes at once."""
