@@ -3,6 +3,7 @@
 import msgspec
 
 from node.config import NodeConfig
+from node.identity import CERTIFIED_S
 from registry.charter import certify
 from registry.clock import LEEWAY_S, Clock
 from registry.errors import RecordRefused, TelaError
@@ -11,7 +12,6 @@ from registry.record import Record, decode, seed_signer
 from registry.replica import Replica
 
 DAY_S = 86_400.0
-CERTIFIED_S = 7 * DAY_S  # a node that is gone frees its place in its membership after so long at the latest
 
 
 class Proofs:

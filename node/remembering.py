@@ -7,12 +7,12 @@ the registry does not admit.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gossip.invited import is_heard
+from gossip.invited import words
 from node.config import HubAddress
 from node.fabricdir import FabricDir
 from registry.charter import OWNER, may
 from registry.ids import key_id
-from registry.kinds import Acceptance, Charter, Invite
+from registry.kinds import Charter, Invite
 from registry.lifecycle import Rank
 from registry.record import Key, Record
 from registry.replica import Replica
@@ -115,18 +115,13 @@ def _proofs(replica: Replica, standing: Standing, charter: Charter, member: byte
     admission = standing.admissions.get(member)
     if admission is None or not admission.invite:
         return []
-    words = [
-        (body.renewed, record)
-        for record, body in replica.of_kind("acceptance")
-        if record.key.id == admission.invite
-        and isinstance(body, Acceptance)
-        and body.member == member
-        and is_heard(record, body, standing)
-    ]
+    said = [word for word in words(admission.invite, replica, standing) if word.body.member == member]
     hubs = {hub.key for hub in charter.hubs}
     # Whoever knows nothing but the charter knows its hubs, and has to be told of any other by somebody.
-    named = [word for word in words if word[1].key.owner in hubs]
-    chosen = [max(some, key=lambda word: (word[0], word[1].order.hash))[1] for some in (words, named) if some]
+    named = [word for word in said if word.record.key.owner in hubs]
+    chosen = [
+        max(some, key=lambda word: (word.body.renewed, word.record.order.hash)).record for some in (said, named) if some
+    ]
     return [*_invite(replica, charter, admission.invite), *dict.fromkeys(chosen)]
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from node.config import NodeConfig
-from node.proofs import CERTIFIED_S, Proofs
+from node.identity import CERTIFIED_S
+from node.proofs import Proofs
 from registry.charter import certify
 from registry.errors import TelaError
 from registry.kinds import Certificate, read_body
